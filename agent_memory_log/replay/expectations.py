@@ -181,7 +181,7 @@ class _Reading:
         self._joins_messages = provider != RESPONSES
         self._messages: list[WireMessage] = []
         self._builder = find_provider(provider).builder(self._messages, None)
-        self._wire_ids = CallLedger(self._builder.rules)
+        self._wire_ids = CallLedger(self._builder.rules, provider)
         self._turn: _OpenTurn | None = None
         self._turns: list[ExpectedTurn] = []
         self._calls: list[ExpectedCall] = []

@@ -36,14 +36,15 @@ class WireRules(msgspec.Struct, frozen=True):
     Attributes:
         longest_name: The longest tool name, in characters.
         longest_id: The longest call id, in characters; 0 means any length.
-        ids_in_alphabet: Whether call ids may have only letters, digits, ``_`` and ``-``. Tool names always have this
-            limit.
+        id_pattern: The pattern of call ids; None means any text that is not empty.
+        id_key: The key of the id in a call.
         unique_ids: Whether a call id may be used only once in a transcript.
     """
 
     longest_name: int
     longest_id: int = 0
-    ids_in_alphabet: bool = True
+    id_pattern: re.Pattern[str] | None = _ALLOWED
+    id_key: str = "id"
     unique_ids: bool = False
 
     def allows_name(self, name: str) -> bool:
@@ -54,13 +55,13 @@ class WireRules(msgspec.Struct, frozen=True):
         """Return whether the provider accepts ``call_id``, an id in wire form."""
         if self.longest_id and len(call_id) > self.longest_id:
             return False
-        return _ALLOWED.fullmatch(call_id) is not None if self.ids_in_alphabet else bool(call_id)
+        return bool(call_id) if self.id_pattern is None else self.id_pattern.fullmatch(call_id) is not None
 
     def wire_id(self, call_id: str) -> str:
         """Return the wire form of ``call_id``. An id that the provider accepts does not change."""
         if self.allows_id(call_id) or not call_id:
             return call_id
-        written = encode_name(call_id) if self.ids_in_alphabet else call_id
+        written = call_id if self.id_pattern is None else encode_name(call_id)
         if not self.longest_id or len(written) <= self.longest_id:
             return written
         return _with_digest(written, call_id, self.longest_id)

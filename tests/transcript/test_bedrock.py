@@ -242,7 +242,6 @@ BROKEN: dict[str, tuple[list[Message], str, int]] = {
         "block_shape",
         2,
     ),
-    "an assistant message first": ([assistant(), user()], "first_message", 1),
     "two user messages": ([user(), {**user(text("B"))}], "role_order", 2),
     "two assistant messages": ([user(), assistant(), assistant(text("B"))], "role_order", 3),
     "a call at the end": ([user(), assistant(text(), use())], "unanswered_call", 3),
@@ -275,6 +274,33 @@ BROKEN: dict[str, tuple[list[Message], str, int]] = {
         5,
     ),
 }
+
+
+ACCEPTED = {
+    "an assistant message first": [assistant(), user()],
+    "blank text beside other text": [user(text("a"), text("\n")), assistant()],
+    "ids of other servers": [user(), assistant(use("functions.f:0")), user(result("functions.f:0"))],
+    "a call with its type": [
+        user(),
+        assistant({"toolUse": {"toolUseId": "c1", "name": "f", "input": {}, "type": "tool_use"}}),
+        user(result()),
+    ],
+}
+
+
+@pytest.mark.parametrize("messages", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_accepted_transcript_is_exact_valid_and_not_repaired(messages: list[Message]) -> None:
+    judge_messages(messages)
+    assert_exact(messages, BEDROCK)
+    for transcript in (messages, built_from(messages, BEDROCK)):
+        assert not validate(transcript, BEDROCK)
+        assert not repair(transcript, BEDROCK).changes
+
+
+def test_call_with_its_type_waits_for_a_result() -> None:
+    messages = ACCEPTED["a call with its type"]
+    assert [finding.rule for finding in validate(messages[:2], BEDROCK)] == ["unanswered_call"]
+    assert [event.type for event in parse(messages, BEDROCK)] == ["user_message", "tool_call", "tool_result"]
 
 
 @pytest.mark.parametrize(("messages", "rule", "seq"), BROKEN.values(), ids=BROKEN.keys())

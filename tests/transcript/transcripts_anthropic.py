@@ -146,6 +146,11 @@ COMPACTION = {"type": "compaction", "content": "We spoke of orders.", "encrypted
 
 VALID: dict[str, list[Message]] = {
     "no messages": [],
+    "consecutive messages of the assistant": [USER, assistant(use("a")), ANSWER, assistant(use("b")),
+        user(result("b"), result("a"))],
+    "an id used again in a later message": [USER, assistant(use("a")), user(result("a", "1")), assistant(use("a")),
+        user(result("a", "2"))],
+    "two system messages": [USER, {"role": "system", "content": "S"}, {"role": "system", "content": "T"}, ANSWER],
     "text as a string": [USER, {"role": "assistant", "content": "Hello"}, USER],
     "text as blocks": [user(text()), ANSWER, user(text("a"), text("b"))],
     "a tool": [USER, assistant(text("Let me look."), use()), user(result()), ANSWER],

@@ -120,7 +120,7 @@ class AnthropicParser(BlockParser):
             tool_name=decode_name(cast("str", block["name"])),
             payload_json=encode_json(arguments).decode(),
         )
-        default = rendering.tool_use(payload, self.calls.call(payload) or "", arguments)
+        default = rendering.tool_use(payload, self.calls.call(payload, payload.tool_call_id) or "", arguments)
         self.emit_block("assistant", payload, difference(default, block))
 
 

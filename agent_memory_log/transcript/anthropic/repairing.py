@@ -76,20 +76,26 @@ class _Repairer(BlockRepairer):
     call_id_key = "id"
     result_id_key = "tool_use_id"
     results_first = True
+    ids_repeat = True
 
     def repair_turns(self) -> None:
         """Make the turns valid. Each step keeps the guarantees of the earlier steps."""
         system, before = self._take_system_out()
-        self._drop_blank_text(self.turns)
+        self.drop_blank_text(self.turns)
         for turn in self.turns:
             self.drop(turn, "dropped_thinking", _unsigned)
         client_ids = self.pair_calls()
         self._pair_server_calls(client_ids)
         self._drop_thinking_at_ends(self.turns)
         self.drop_empty()
-        self._trim_end()
+        if self.facts.recorded is None:  # a run that ends in an answer of the model waits for the user
+            self._trim_end()
         self._put_system_in(system, before)
         self._unmark()
+
+    def text_in(self, block: WireMessage) -> str | None:
+        """Return the text of a text block."""
+        return block["text"] if block["type"] == "text" else None
 
     def call_in(self, block: WireMessage) -> WireMessage | None:
         """Return the call, which is its own body."""
@@ -196,19 +202,6 @@ class _Repairer(BlockRepairer):
 
     # Empty content, and the end of the transcript.
 
-    def _drop_blank_text(self, turns: list[Turn]) -> None:
-        for turn in turns:
-            texts = [part.block["text"] for part in turn.parts if _kind(part) == "text"]
-            if not texts or ("" not in texts and not all(text.isspace() for text in texts)):
-                continue
-            only_blank = all(not text or text.isspace() for text in texts)
-
-            def wrong(part: Part, *, only_blank: bool = only_blank) -> str | None:
-                is_blank = _kind(part) == "text" and (only_blank or not part.block["text"])
-                return "text must not be empty" if is_blank else None
-
-            self.drop(turn, "dropped_part", wrong)
-
     def _trim_end(self) -> None:
         while self.turns and self.turns[-1].role == "assistant":
             turn = self.turns[-1]
@@ -245,7 +238,7 @@ class _Repairer(BlockRepairer):
         return system, turns
 
     def _put_system_in(self, system: list[tuple[Turn, Turn | None]], before: list[Turn]) -> None:
-        self._drop_blank_text([turn for turn, _ in system])
+        self.drop_blank_text([turn for turn, _ in system])
         positions = {id(turn): position for position, turn in enumerate(self.turns)}
         slots = [position for position in range(len(self.turns)) if self._takes_system(position)]
         # The new position of each message in ``before``. A dropped message has the position of the one before it.
@@ -253,7 +246,7 @@ class _Repairer(BlockRepairer):
         latest = -1
         for turn in before:
             now[id(turn)] = latest = positions.get(id(turn), latest)
-        settled: dict[int, Turn] = {}
+        settled: dict[int, list[Turn]] = {}
         for turn, anchor in system:
             path: Path = (turn.entry.index,)
             if not turn.parts:
@@ -264,19 +257,13 @@ class _Repairer(BlockRepairer):
                 self.draft.note("dropped_message", "there is no message of the user's it could follow", path)
                 continue
             slot = slots[min(bisect_left(slots, target), len(slots) - 1)]
-            if slot in settled:
-                self.draft.note("moved_system", "joined to the system message before it", path)
-                settled[slot].parts += turn.parts
-                continue
             if anchor is None or positions.get(id(anchor)) != slot:
                 message = "it must follow a message of the user's and precede the assistant's"
                 self.draft.note("moved_system", message, path)
-            settled[slot] = turn
+            settled.setdefault(slot, []).append(turn)
         turns: list[Turn] = []
         for position, turn in enumerate(self.turns):
-            turns.append(turn)
-            if position in settled:
-                turns.append(settled[position])
+            turns += [turn, *settled.get(position, ())]
         self.turns = turns
 
     def _takes_system(self, position: int) -> bool:

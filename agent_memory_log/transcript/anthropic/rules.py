@@ -8,13 +8,14 @@
 - ``unanswered_call``: every ``tool_use`` has its ``tool_result`` in the next message.
 - ``orphan_result``: every result has its call in the previous message.
 - ``result_order``: results are before other blocks.
-- ``duplicate_call``, ``duplicate_result``: an id belongs to one call, and a call has one result.
+- ``duplicate_call``, ``duplicate_result``: the calls of a message have different ids, and a call has one result.
 - ``unanswered_server_call``: a call that the provider runs has its answer before the next user text.
 - ``orphan_server_result``: the answer to a call that the provider runs is after its call.
 - ``call_id``, ``tool_name``: ids and names have the allowed characters and length.
-- ``system_placement``: a system message follows a user message. Only an assistant message may follow it.
+- ``system_placement``: system messages follow a user message. Only an assistant message may follow them.
 - ``cache_control``: at most four blocks are marked for the cache, and no thinking block is.
-- ``prefill``: if the last message is the assistant's, it does not end in white space.
+- ``prefill``: if the last message is the assistant's, it does not end in white space. A run that ends in an answer of
+  the model waits for the user, so this rule does not apply to it.
 - ``error_and_value``: a recorded result does not have both an error and a value.
 - ``thinking_unsigned``: a thinking block has a signature; its text may be empty.
 - ``thinking_last``: thinking does not end a message.
@@ -51,7 +52,7 @@ def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
     """Return the findings; see ``agent_memory_log.transcript.validate``."""
     checker = _Checker(messages)
     checker.check()
-    checker.check_end()
+    checker.check_end(is_run=facts.recorded is not None)
     check_signed(checker.signed, facts, len(messages), in_content, checker.find)
     position = call_without_thinking(messages, facts.request)
     if position is not None:
@@ -90,8 +91,11 @@ class _Checker(RuleChecker):
                 ):
                     self._user(index, content)
             elif role == "assistant":
-                if self.open_calls:
-                    self.end_calls()
+                if self._role != "assistant":  # the API reads consecutive messages of the assistant as one
+                    if self.open_calls:
+                        self.end_calls()
+                    if self._ids:
+                        self._ids = set()
                 self._blocks(index, content, None)
             else:
                 self.end_calls()
@@ -186,7 +190,7 @@ class _Checker(RuleChecker):
         return other_count
 
     def _odd_id(self, call_id: str, path: Path) -> None:
-        if call_id in self._ids:
+        if call_id in self._ids or call_id in self._server_known:
             self.find("duplicate_call", f"the id {call_id!r} was used before", path)
         else:
             self.check_id(call_id, path)
@@ -211,7 +215,7 @@ class _Checker(RuleChecker):
             self.signed.append((index, position, block["data"], ""))
         elif kind in SERVER_CALLS:
             call_id = block["id"]
-            if call_id in self._ids or not RULES.allows_id(call_id):
+            if call_id in self._ids or call_id in self._server_known or not RULES.allows_id(call_id):
                 self._odd_id(call_id, (*path, "id"))
             self._ids.add(call_id)
             self._server_open[call_id] = path
@@ -246,9 +250,9 @@ class _Checker(RuleChecker):
         wrong = ""
         if index == 0:
             wrong = "instructions for the whole conversation go into the argument system"
-        elif self._role != "user" and not (self._role == "assistant" and self._ends_in_server_tool):
+        elif self._role not in ("user", "system") and not (self._role == "assistant" and self._ends_in_server_tool):
             wrong = "a system message must follow a user message"
-        elif not is_map(following) or following.get("role") != "assistant":
+        elif not is_map(following) or following.get("role") not in ("assistant", "system"):
             wrong = "a system message must be the last or precede an assistant message"
         if wrong:
             self.find("system_placement", wrong, (index,))
@@ -278,11 +282,11 @@ class _Checker(RuleChecker):
         else:
             self._marks.append(path)
 
-    def check_end(self) -> None:
+    def check_end(self, *, is_run: bool) -> None:
         for path in self._marks[:-MOST_CACHE_MARKS]:
             wrong = f"at most {MOST_CACHE_MARKS} blocks can be marked, got {len(self._marks)}"
             self.find("cache_control", wrong, path)
-        if self._role != "assistant":
+        if self._role != "assistant" or is_run:
             return
         last = len(self._messages) - 1
         content: object = cast("dict[str, object]", self._messages[last]).get("content")

@@ -9,7 +9,7 @@ from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.events.payloads import Thinking, ToolCall
 from agent_memory_log.transcript.bedrock import rendering
-from agent_memory_log.transcript.bedrock.rendering import USER_TEXT
+from agent_memory_log.transcript.bedrock.rendering import USER_TEXT, is_for_client
 from agent_memory_log.transcript.conversion.blocks import ROLES, BlockParser
 from agent_memory_log.transcript.conversion.parsing import PAYLOADS_OF_ROLES, JsonMap
 from agent_memory_log.transcript.conversion.rendering import bytes_of_base64
@@ -82,7 +82,7 @@ class BedrockParser(BlockParser):
             tool_name=decode_name(cast("str", body["name"])),
             payload_json=encode_json(arguments).decode(),
         )
-        default = rendering.tool_use(payload, self.calls.call(payload) or "", arguments)
+        default = rendering.tool_use(payload, self.calls.call(payload, payload.tool_call_id) or "", arguments)
         self.emit_block("assistant", payload, difference(default["toolUse"], body))
 
     def _result(self, index: int, block: JsonMap) -> None:
@@ -118,7 +118,7 @@ def _body_of(role: str, block: JsonValue) -> JsonMap | None:
         return body if is_own and isinstance(body.get("toolUseId"), str) else None
     if role != "assistant":
         return None
-    if key == "toolUse" and "type" not in body:  # a type says that the provider runs the tool itself
+    if key == "toolUse" and is_for_client(body):
         texts = isinstance(body.get("toolUseId"), str) and isinstance(body.get("name"), str)
         return body if texts and isinstance(body.get("input"), dict) else None
     return body if key == "reasoningContent" and _is_reasoning(body) else None

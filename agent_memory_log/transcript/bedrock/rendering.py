@@ -15,6 +15,8 @@ Besides ``message`` (``blocks.py``), residuals of this provider may have these p
 from __future__ import annotations
 
 import base64
+import re
+from collections.abc import Mapping
 
 from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, json_or_text
@@ -26,7 +28,13 @@ from agent_memory_log.transcript.names import WireRules, encode_name
 
 PROVIDER = "bedrock"
 
-RULES = WireRules(longest_name=64, longest_id=64, unique_ids=True)
+RULES = WireRules(
+    longest_name=64,
+    longest_id=64,
+    id_pattern=re.compile(r"[a-zA-Z0-9_.:-]+"),  # the pattern of ToolUseId in botocore's model of Converse
+    id_key="toolUseId",
+    unique_ids=True,
+)
 
 USER_TEXT = TextParts({}, "\n")
 """The text of users and tools. Each part is a paragraph."""
@@ -35,6 +43,11 @@ ASSISTANT_TEXT = TextParts({}, "")
 """The text of the assistant. It has no separator, because citations split it in the middle of sentences."""
 
 EXTRA = frozenset({"parts", "message", "json", "inline", "unsigned"})
+
+
+def is_for_client(call_body: Mapping[str, object]) -> bool:
+    """Return whether the client runs the tool of a ``toolUse``. Other types say that the provider runs it itself."""
+    return call_body.get("type", "tool_use") == "tool_use"
 
 
 def text_parts(role: str) -> TextParts:

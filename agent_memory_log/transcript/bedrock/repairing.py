@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agent_memory_log.transcript.bedrock.rendering import RULES
+from agent_memory_log.transcript.bedrock.rendering import RULES, is_for_client
 from agent_memory_log.transcript.bedrock.rules import flaw_in, kind_of, signed_of
 from agent_memory_log.transcript.bedrock.shapes import flaw_of_message, flaw_of_part
 from agent_memory_log.transcript.findings import WireMessage
@@ -60,32 +60,13 @@ class _Repairer(BlockRepairer):
         self.drop(turn, "dropped_part", wrong)
 
     def repair_turns(self) -> None:
-        """Drop blank text, pair calls with results, and make roles alternate, beginning with the user."""
-        for turn in self.turns:
-            self.drop(turn, "dropped_part", _blank)
+        """Drop blank text, pair calls with results, and make roles alternate."""
+        self.drop_blank_text(self.turns)
         self.drop_empty()
-        self._drop_before_user()
         self._join()
         self.pair_calls()
         self.drop_empty()
         self._join()
-
-    def _drop_before_user(self) -> None:
-        """Drop assistant messages and results before the user's first content, because they cannot be sent."""
-        for position, turn in enumerate(self.turns):
-            if turn.role == "user":
-                self.drop(turn, "dropped_result", self._orphan)
-                if turn.parts:
-                    self.turns[:position] = [turn for turn in self.turns[:position] if turn.parts]
-                    return
-                self.drop_turn(turn)
-            elif turn.role == "assistant":
-                self.drop_turn(turn, "the first message must be a user message")
-                turn.parts = []
-        self.turns = [turn for turn in self.turns if turn.parts]
-
-    def _orphan(self, part: Part) -> str | None:
-        return None if self.result_in(part.block) is None else "it has no call before it"
 
     def _join(self) -> None:
         """Join each message with the message before it if both have the same role."""
@@ -102,13 +83,17 @@ class _Repairer(BlockRepairer):
                 latest = turn
         self.turns = joined
 
+    def text_in(self, block: WireMessage) -> str | None:
+        """Return the text of a text block."""
+        return block.get("text") if len(block) == 1 else None
+
     def call_in(self, block: WireMessage) -> WireMessage | None:
         """Return the body of a call."""
         return block.get("toolUse") if len(block) == 1 else None
 
     def waits_for_result(self, call_body: WireMessage) -> bool:
-        """Return whether the call has no type; a type means that the provider runs the tool."""
-        return "type" not in call_body
+        """Return whether the client runs the tool."""
+        return is_for_client(call_body)
 
     def result_in(self, block: WireMessage) -> WireMessage | None:
         """Return the body of a result."""
@@ -126,11 +111,6 @@ class _Repairer(BlockRepairer):
         """Return a message without reasoning and cache marks."""
         blocks = list_in(message.get("content"))
         return {**message, "content": None}, [block for block in blocks if kind_of(block) not in _NOT_SEEN]
-
-
-def _blank(part: Part) -> str | None:
-    text = part.block.get("text", "-")
-    return "text must be more than white space" if not text or text.isspace() else None
 
 
 def _repaired_result(block: object) -> WireMessage:

@@ -2,8 +2,7 @@
 
 - ``message_shape``: a message is a map. Its role is ``user``, ``assistant`` or ``system``, and its content is a list.
 - ``block_shape``: a block has exactly one key with a valid value, and the role allows it. Unknown blocks are allowed.
-- ``empty_message``, ``empty_text``: content is not empty, and text is not blank.
-- ``first_message``: the first message is a user message.
+- ``empty_message``, ``empty_text``: content and text are not empty, and a message with text has some that is not blank.
 - ``role_order``: user and assistant alternate.
 - ``unanswered_call``: every ``toolUse`` has its ``toolResult`` in the next message, unless the provider runs the tool.
 - ``orphan_result``: every result has its call in the previous message.
@@ -18,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from agent_memory_log.transcript.bedrock.rendering import RULES
+from agent_memory_log.transcript.bedrock.rendering import RULES, is_for_client
 from agent_memory_log.transcript.bedrock.shapes import flaw_of, flaw_of_message
 from agent_memory_log.transcript.findings import Finding, Path, WireMessage
 from agent_memory_log.transcript.json_types import MAPS, map_in
@@ -129,6 +128,8 @@ class _Checker(RuleChecker):
         super().__init__(RULES)
         self._role = ""
         self._ids: set[str] = set()
+        # The position of the latest message that was searched for text, and whether all its text is blank.
+        self._blank = (-1, False)
 
     def take(self, position: int, message: WireMessage) -> None:
         is_plain = type(message) is dict and len(message) == 2 and type(message.get("content")) is list  # noqa: PLR2004
@@ -151,9 +152,7 @@ class _Checker(RuleChecker):
             self._take_blocks(position, role, content)
 
     def _take_turn(self, position: int, role: str) -> None:
-        if not self._role and role != "user":
-            self.find("first_message", "the first message must be a user message", (position,))
-        elif role == self._role:
+        if role == self._role:
             message = f"user and assistant must alternate, but the message before is also from the {role}: join the two"
             self.find("role_order", message, (position,))
         self._role = role
@@ -168,7 +167,7 @@ class _Checker(RuleChecker):
             if kind == "text":
                 continue
             if kind != "toolResult":
-                if not self._check_block(position, number, block, "user"):
+                if not self._check_block(position, number, content, "user"):
                     answered.update(_claimed(block))  # it has a finding already, and may be repaired
                     continue
                 if "toolResult" not in block:
@@ -189,7 +188,7 @@ class _Checker(RuleChecker):
             if kind == "text":
                 continue
             is_plain = role == "assistant" and kind in _ASSISTANTS
-            if not is_plain and not self._check_block(position, number, block, role):
+            if not is_plain and not self._check_block(position, number, content, role):
                 continue
             if "toolUse" in block:
                 self._take_call(block["toolUse"], (position, "content", number))
@@ -198,16 +197,25 @@ class _Checker(RuleChecker):
                 if signed is not None:
                     self.signed.append((position, number, *signed))
 
-    def _check_block(self, position: int, number: int, block: object, role: str) -> bool:
+    def _check_block(self, position: int, number: int, content: Sequence[object], role: str) -> bool:
+        block = content[number]
         flaw = flaw_in(block, role)
         if flaw is not None:
             path = (position, "content", number, *flaw.path)
             self.find("block_shape", f"Converse does not accept this block: {flaw.described()}", path)
             return False
         text = cast("Mapping[str, Any]", block).get("text", "-")
-        if not text or text.isspace():
+        if not text:
+            self.find("empty_text", "text must not be empty", (position, "content", number))
+        elif text.isspace() and self._has_only_blank_text(position, content):
             self.find("empty_text", "text must be more than white space", (position, "content", number))
         return True
+
+    def _has_only_blank_text(self, position: int, content: Sequence[object]) -> bool:
+        if self._blank[0] != position:
+            texts = [text for block in content if isinstance(text := map_in(block).get("text"), str)]
+            self._blank = (position, not any(text and not text.isspace() for text in texts))
+        return self._blank[1]
 
     def _take_call(self, call: Mapping[str, Any], path: Path) -> None:
         call_id: str = call["toolUseId"]
@@ -219,7 +227,7 @@ class _Checker(RuleChecker):
         if name not in self.names:
             self.check_name(name, (*path, "toolUse", "name"))
         self._ids.add(call_id)
-        if "type" not in call:
+        if is_for_client(call):
             self.open_calls.setdefault(call_id, path)
 
 

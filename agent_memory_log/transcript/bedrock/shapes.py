@@ -112,7 +112,9 @@ _BLOCK = choice(
     document=_DOCUMENT,
     video=_VIDEO,
     audio=_AUDIO,
-    toolUse=closed_record(toolUseId=text, name=text, input=any_map, type=optional(one_of("server_tool_use"))),
+    toolUse=closed_record(
+        toolUseId=text, name=text, input=any_map, type=optional(one_of("tool_use", "server_tool_use"))
+    ),
     toolResult=closed_record(
         toolUseId=text,
         content=list_of(_RESULT_PART),

@@ -79,7 +79,7 @@ class Builder(ABC):
         self.origins = Origins(self.part_key)
         self.losses: list[Loss] = []
         self.recorded = Recorded()
-        self._calls = CallLedger(self.rules)
+        self._calls = CallLedger(self.rules, self.provider)
         self._own_types = frozenset({f"{self.provider}.message", f"{self.provider}.block"})
         self._handlers: dict[type[EventData], _Handler] = {
             UserMessage: partial(self.add_message, "user"),

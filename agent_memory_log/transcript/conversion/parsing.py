@@ -47,7 +47,7 @@ class Parser(ABC):
     """The provider's name for the list of messages, used in error messages."""
 
     def __init__(self, source: str) -> None:
-        self.calls = CallLedger(self.rules)
+        self.calls = CallLedger(self.rules, self.provider)
         self._source = source
         self._index = -1
         self._events: list[Event] = []

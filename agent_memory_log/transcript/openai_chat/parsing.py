@@ -72,7 +72,7 @@ class ChatParser(Parser):
             tool_name=decode_name(text_or_empty(body.get("name"))),
             payload_json=json_text_of(body.get("arguments", body.get("input"))),
         )
-        wire_id = self.calls.call(payload) or ""
+        wire_id = self.calls.call(payload, payload.tool_call_id) or ""
         if is_legacy:
             residual = {**difference(rendering.function(payload), call), "function_call": True}
         else:

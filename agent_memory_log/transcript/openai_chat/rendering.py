@@ -19,7 +19,7 @@ from agent_memory_log.transcript.names import WireRules, encode_name
 
 PROVIDER = "openai-chat"
 
-RULES = WireRules(longest_name=64, longest_id=40, ids_in_alphabet=False)
+RULES = WireRules(longest_name=64, longest_id=40, id_pattern=None)
 
 MESSAGE_TYPE = f"{PROVIDER}.message"
 """The event type of a message that fits no payload. The event's data is the message."""

@@ -67,7 +67,7 @@ class ResponsesParser(Parser):
             tool_name=kind.tool or decode_name(text_or_empty(item.get("name"))),
             payload_json=encode_json(arguments).decode() if is_value else json_text_of(arguments),
         )
-        wire_id = self.calls.call(payload) or ""
+        wire_id = self.calls.call(payload, payload.tool_call_id) or ""
         self._kinds.call(wire_id, kind)
         residual = difference(rendering.call_item(kind, payload, wire_id), item)
         if kind is not FUNCTION:

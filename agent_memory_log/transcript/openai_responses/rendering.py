@@ -26,7 +26,7 @@ from agent_memory_log.transcript.names import WireRules, encode_name
 
 PROVIDER = "openai-responses"
 
-RULES = WireRules(longest_name=64, longest_id=64, ids_in_alphabet=False)
+RULES = WireRules(longest_name=64, longest_id=64, id_pattern=None, id_key="call_id")
 
 MESSAGE_TYPE = f"{PROVIDER}.message"
 """The event type of an item that fits no payload. The event's data is the item."""

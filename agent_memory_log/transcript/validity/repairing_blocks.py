@@ -85,12 +85,14 @@ class BlockRepairer(ABC):
         call_id_key: The key of the id in the body of a call.
         result_id_key: The key of the id in the body of a result.
         results_first: Whether results must be before all other blocks in their message.
+        ids_repeat: Whether calls before different user messages may have the same id.
     """
 
     rules: ClassVar[WireRules]
     call_id_key: ClassVar[str]
     result_id_key: ClassVar[str]
     results_first: ClassVar[bool]
+    ids_repeat: ClassVar[bool] = False
 
     def __init__(self, draft: Draft, facts: Facts) -> None:
         self.draft = draft
@@ -114,6 +116,10 @@ class BlockRepairer(ABC):
     @abstractmethod
     def repair_turns(self) -> None:
         """Make ``turns`` valid. This may change content that signatures cover."""
+
+    @abstractmethod
+    def text_in(self, block: WireMessage) -> str | None:
+        """Return the text of a text block; None for any other block."""
 
     @abstractmethod
     def call_in(self, block: WireMessage) -> WireMessage | None:
@@ -176,6 +182,21 @@ class BlockRepairer(ABC):
                 self.drop_turn(turn)
         self.turns = [turn for turn in self.turns if turn.parts]
 
+    def drop_blank_text(self, turns: Sequence[Turn]) -> None:
+        """Drop empty text, and white space in a message that has no other text."""
+        for turn in turns:
+            texts = [text for part in turn.parts if (text := self.text_in(part.block)) is not None]
+            only_blank = all(not text or text.isspace() for text in texts)
+            if not texts or ("" not in texts and not only_blank):
+                continue
+
+            def wrong(part: Part, *, only_blank: bool = only_blank) -> str | None:
+                text = self.text_in(part.block)
+                is_blank = text is not None and (only_blank or not text)
+                return "text must not be empty" if is_blank else None
+
+            self.drop(turn, "dropped_part", wrong)
+
     # Reasoning.
 
     def _drop_wrong_reasoning(self) -> None:
@@ -223,7 +244,11 @@ class BlockRepairer(ABC):
         A result answers the latest open call with its id.
         """
         pairs = _Pairs(self._followers(), UnusedIds(self.rules))
+        used: set[str] = set()
         for turn in self.turns:
+            if self.ids_repeat and turn.role == "user":
+                used |= pairs.ids.used
+                pairs.ids = UnusedIds(self.rules)
             remaining: list[Part] = []
             has_other = False
             for part in turn.parts:
@@ -249,17 +274,17 @@ class BlockRepairer(ABC):
                     turns.append(follower)
                 self._place_results(calls, follower)
         self.turns = turns
-        return pairs.ids.used
+        return used | pairs.ids.used
 
     def _followers(self) -> dict[int, Turn]:
-        """Return, for each turn, the turn that answers its calls: the next turn, if it is the user's."""
+        """Return, for each turn of the assistant, the user's next turn, which answers its calls."""
         followers: dict[int, Turn] = {}
         following: Turn | None = None
         for turn in reversed(self.turns):
-            if following is not None and following.role == "user":
-                followers[id(turn)] = following
-            if turn.role != "system":
+            if turn.role == "user":
                 following = turn
+            elif following is not None:
+                followers[id(turn)] = following
         return followers
 
     def _take_call(self, call: _Call, pairs: _Pairs) -> bool:

@@ -12,6 +12,7 @@ from agent_memory_log.recording.sdk_objects import Map
 from agent_memory_log.recording.streams.anthropic import join_anthropic
 from agent_memory_log.recording.streams.bedrock import join_bedrock
 from agent_memory_log.recording.streams.chat import join_chat
+from agent_memory_log.recording.streams.pieces import Joined
 from agent_memory_log.recording.streams.responses import join_responses
 
 _ANTHROPIC_TYPES = frozenset({"message_start", "ping"})
@@ -33,12 +34,12 @@ def provider_of_stream(events: Sequence[Map]) -> str | None:
     return None
 
 
-def joined(events: Sequence[Map], provider: str) -> Map:
-    """Return the answer that the stream ``events`` contains. Raises ``DecodeError`` if it was cut off or failed."""
+def joined(events: Sequence[Map], provider: str) -> Joined:
+    """Return the answer that the stream ``events`` contains, as far as it came."""
     return _JOINERS[provider](events)
 
 
-_JOINERS: dict[str, Callable[[Sequence[Map]], Map]] = {
+_JOINERS: dict[str, Callable[[Sequence[Map]], Joined]] = {
     "anthropic": join_anthropic,
     "bedrock": join_bedrock,
     "openai-chat": join_chat,

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.recording.sdk_objects import Map, map_at
-from agent_memory_log.recording.streams.pieces import Blocks, add_text, cut_off, index_at, items_at, text_at
+from agent_memory_log.recording.streams.pieces import Blocks, Joined, add_text, index_at, items_at, text_at
 
 _ADVICE = "record the final answer that the SDK puts together instead"
 _MESSAGE = frozenset({"message_start", "message_delta"})
 
 
-def join_anthropic(events: Sequence[Map]) -> Map:
+def join_anthropic(events: Sequence[Map]) -> Joined:
     """Return a ``Message``."""
-    answer: Map = {}
+    answer: Map = {"role": "assistant"}
+    error: object = None
     blocks = Blocks()
     for event in events:
         kind = event.get("type")
@@ -31,11 +32,11 @@ def join_anthropic(events: Sequence[Map]) -> Map:
         elif kind in _MESSAGE:
             _update(answer, event)
         elif kind == "error":
-            raise DecodeError(f"the stream ended with an error: {describe(event.get('error'))}")
-    if not events or events[-1].get("type") != "message_stop" or "role" not in answer:
-        raise cut_off("anthropic", "message_start or message_stop")
+            error = event.get("error") or "error"
+    if "type" not in answer and error is None:
+        raise DecodeError("a stream of anthropic begins without message_start; record the whole stream")
     answer["content"] = blocks.content()
-    return answer
+    return Joined.of(answer, is_complete=answer.get("stop_reason") is not None, error=error)
 
 
 def _update(answer: Map, event: Map) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.events.fields import describe
 from agent_memory_log.recording.sdk_objects import Map, map_at
-from agent_memory_log.recording.streams.pieces import Blocks, add_text, cut_off, index_at, text_at
+from agent_memory_log.recording.streams.pieces import Blocks, Joined, add_text, index_at, text_at
 
 
-def join_bedrock(events: Sequence[Map]) -> Map:
+def join_bedrock(events: Sequence[Map]) -> Joined:
     """Return a Converse output."""
     answer: Map = {}
     message: Map = {"role": "assistant"}
+    error: object = None
     blocks = Blocks()
     for event in events:
         message.update(map_at(event, "messageStart"))
@@ -38,11 +38,9 @@ def join_bedrock(events: Sequence[Map]) -> Map:
                 _add_delta(blocks.at_or_new(index), delta)
         for key in event:
             if key.endswith("Exception"):
-                raise DecodeError(f"the stream ended with an error: {key} {describe(event[key])}")
-    if "stopReason" not in answer:
-        raise cut_off("bedrock", "messageStop")
+                error = f"{key}: {map_at(event, key).get('message')}"
     message["content"] = blocks.content("toolUse")
-    return {**answer, "output": {"message": message}}
+    return Joined.of({**answer, "output": {"message": message}}, is_complete="stopReason" in answer, error=error)
 
 
 def _add_delta(block: Map, delta: Map) -> None:

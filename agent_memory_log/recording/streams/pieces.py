@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from typing import NamedTuple, Self, cast
 
 import msgspec
 
@@ -11,6 +11,31 @@ from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import decode_json
 from agent_memory_log.recording.sdk_objects import Map, map_at, maps_in
+
+LONGEST_ERROR = 1_000
+"""The most characters of a provider's error that are kept."""
+
+
+class Joined(NamedTuple):
+    """The answer that a stream contains.
+
+    Attributes:
+        answer: The answer that the provider returns without streaming; if it is partial, as far as it came.
+        partial: ``cut_off`` if the stream ended too early, ``error`` if the provider sent an error, ``""`` if the
+            answer is complete.
+        error: The provider's error, or ``""``.
+    """
+
+    answer: Map
+    partial: str = ""
+    error: str = ""
+
+    @classmethod
+    def of(cls, answer: Map, *, is_complete: bool, error: object) -> Self:
+        """Return the answer with its state. ``error`` is what the provider sent, or None."""
+        if error:
+            return cls(answer, "error", _error_text(error))
+        return cls(answer, "" if is_complete else "cut_off")
 
 
 class Pieces:
@@ -121,6 +146,7 @@ def text_at(delta: Map, key: str) -> str:
     return text
 
 
-def cut_off(provider: str, end: str) -> DecodeError:
-    """Return the error for a stream without the event ``end``."""
-    return DecodeError(f"a stream of {provider} was cut off: it has no {end}; request the answer again")
+def _error_text(error: object) -> str:
+    message = map_at(error).get("message", error)
+    text = message if isinstance(message, str) else describe(message)
+    return text[:LONGEST_ERROR]

@@ -160,7 +160,7 @@ class Operations:
         """Append a partial answer. It has no key, because the step is not done: a complete answer may follow."""
         parsed = parse(answer.messages, answer.provider)
         text = "".join(event.data.message for event in parsed if isinstance(event.data, AssistantMessage))
-        payload = partial_answer(text, answer.provider, answer.messages)
+        payload = partial_answer(text or answer.transcript, answer.provider, answer.messages)
         event = self._event(payload, _labels_of(answer, labels, with_usage=True), None)
         result = yield from self._append([event])
         return RecordedResponse(result.events)
@@ -239,7 +239,10 @@ class Operations:
         for number, event in enumerate(parsed):
             event_id = None if key is None else step_id(self._agent, self._run, key, _RESPONSE, number)
             own = _labels_of(answer, labels, with_usage=number == 0)
-            events.append(self._event(event.data, {**event.labels, **own}, event_id))
+            data = event.data
+            if answer.transcript and isinstance(data, AssistantMessage) and not data.message:
+                data = msgspec.structs.replace(data, message=answer.transcript)
+            events.append(self._event(data, {**event.labels, **own}, event_id))
         return events
 
     def _find_response(self, key: str) -> RecordedResponse | None:

@@ -17,6 +17,7 @@ from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, o
 from agent_memory_log.recording.sdk_objects import Map, Received, map_at, maps_in, without_bytes, without_sdk_objects
 from agent_memory_log.recording.streams import joined, provider_of_stream
 from agent_memory_log.recording.streams.pieces import LONGEST_ERROR
+from agent_memory_log.transcript.openai_chat.rendering import is_no_call
 from agent_memory_log.transcript.providers import find_provider
 
 ANTHROPIC = "anthropic"
@@ -33,6 +34,7 @@ class Answer(msgspec.Struct, frozen=True):
         messages: The messages to send back; empty if the answer is empty.
         labels: The labels ``provider``, ``model``, ``response_id`` and ``stop_reason``; unknown ones are absent.
         usage: The provider's usage data as compact JSON, or ``""`` if the answer has none.
+        transcript: The words of spoken audio, for providers that do not have the audio.
         is_partial: Whether the answer is partial. Its labels ``partial`` and ``error`` say why.
     """
 
@@ -40,6 +42,7 @@ class Answer(msgspec.Struct, frozen=True):
     messages: list[Map]
     labels: dict[str, str]
     usage: str = ""
+    transcript: str = ""
     is_partial: bool = False
 
 
@@ -76,6 +79,7 @@ def answer_of(received: Received, provider: str | None) -> Answer:
     if not isinstance(answer, dict):
         raise DecodeError(f"an answer of {provider} must be a map, got {describe(answer)}")
     fields = cast("Map", without_bytes(cast("object", answer)))
+    transcript = _transcript(fields)
     messages, response_id, stop_reason = _READERS[provider](fields)
     if received.failure is not None and not error:
         error = f"{type(received.failure).__name__}: {received.failure}"[:LONGEST_ERROR]
@@ -92,7 +96,12 @@ def answer_of(received: Received, provider: str | None) -> Answer:
         raise DecodeError(f"a stream of {provider} {reason}; request the answer again")
     present = {key: value for key, value in labels.items() if isinstance(value, str) and value}
     usage: Any = fields.get("usage")
-    return Answer(provider, messages, present, _json(usage) if usage else "", bool(partial))
+    return Answer(provider, messages, present, _json(usage) if usage else "", transcript, bool(partial))
+
+
+def _transcript(answer: Map) -> str:
+    audios = [map_at(choice, "message", "audio") for choice in maps_in(answer.get("choices"))]
+    return "".join(audio["transcript"] for audio in audios if isinstance(audio.get("transcript"), str))
 
 
 def _has_content(message: Map) -> bool:
@@ -137,8 +146,17 @@ def _chat(answer: Map) -> _AnswerParts:
     for call in maps_in(message.get("tool_calls")):
         map_at(call, "function").pop("parsed_arguments", None)
         call.pop("index", None)  # only stream chunks need it
+        if "function" in call:
+            call.setdefault("type", "function")  # Mistral leaves it out
+    # Some vendors and OpenAI's own SDK fill in fields that the API does not accept back.
+    if not message.get("tool_calls"):
+        message.pop("tool_calls", None)
+    if is_no_call(message.get("function_call")):
+        del message["function_call"]
     audio = map_at(message, "audio")
-    if "id" in audio:
+    if audio.get("id") == "":
+        del message["audio"]
+    elif "id" in audio:
         message["audio"] = {"id": audio["id"]}  # the API accepts only the id
     return [message], answer.get("id"), choice.get("finish_reason")
 

@@ -48,7 +48,7 @@ def stream_of(response: object) -> object | None:
 
 
 class Received(NamedTuple):
-    """What came from a provider.
+    """A response as the recorder received it.
 
     Attributes:
         response: The response, or the list of its events if it is a stream.

@@ -242,9 +242,9 @@ class _Reading:
     def _add_partial(self, position: int, event: Event) -> None:
         """Add a turn for a partial answer. It is not part of the conversation, which ``build`` returns without it."""
         text = cast("AssistantMessage", event.data).message
-        kept = Event(event.type, event.timestamp, AssistantMessage(text), seq=event.seq)
+        text_only = Event(event.type, event.timestamp, AssistantMessage(text), seq=event.seq)
         messages: list[WireMessage] = []
-        find_provider(self._builder.provider).builder(messages, None).take([kept] if text else [])
+        find_provider(self._builder.provider).builder(messages, None).take([text_only] if text else [])
         turn = ModelTurn(len(self._turns) + 1, tuple(messages), (event,))
         self._turns.append(ExpectedTurn(turn, position, len(self._messages), None, certain=True))
         self._builder.take([event])

@@ -41,7 +41,7 @@ _PROVIDERS: dict[str, Provider] = {package.name: package for package in (ANTHROP
 
 
 Partial = Literal["leave_out", "keep"]
-"""What ``build`` does with partial answers."""
+"""The treatment of partial answers; see ``build``."""
 
 
 def provider_names() -> tuple[str, ...]:

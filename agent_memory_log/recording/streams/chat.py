@@ -102,7 +102,7 @@ def _grow_text(grown: Map, key: str, text: str | Pieces) -> None:
 def _grow_items(items: Items, item: object, key: str) -> None:
     """Add ``item`` to the item that it continues, or to the end of ``items``."""
     delta = map_at(item)
-    if not delta:
+    if not delta and item != {}:
         items.append(item)
         return
     index = str(delta.get("index"))

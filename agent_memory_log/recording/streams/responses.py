@@ -17,7 +17,7 @@ class _Place(NamedTuple):
 
     text: str
     parts: str = ""
-    index: str = ""
+    position: str = ""
     part_type: str = ""
 
 
@@ -75,7 +75,7 @@ def _unfinished(events: Sequence[Map]) -> dict[int, Map]:
 
 def _part(parts: Items, event: Map, place: _Place) -> Map:
     new: Map = {"type": place.part_type, place.text: ""}
-    part = parts.by_index.setdefault(str(event.get(place.index)), new)
+    part = parts.by_index.setdefault(str(event.get(place.position)), new)
     if part is new:
         parts.append(part)
     return part

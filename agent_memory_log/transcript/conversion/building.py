@@ -73,7 +73,7 @@ class Builder(ABC):
     extra: ClassVar[frozenset[str]]
     part_key: ClassVar[str] = "content"
     keeps_partial: bool
-    """Whether the text of a partial answer becomes a message; see ``build``."""
+    """Keep the text of partial answers, as ``build`` does with ``partial="keep"``."""
 
     def __init__(self, messages: list[WireMessage], max_result_bytes: int | None) -> None:
         """Create a builder that fills the empty list ``messages`` in place."""

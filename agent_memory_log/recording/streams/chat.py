@@ -108,7 +108,8 @@ def _grow_items(items: Items, item: object, key: str) -> None:
     index = str(delta.get("index"))
     last = items.by_index.get(index)
     if last is None or not _continues(last, delta, key):
-        items.by_index[index] = last = {}
+        new: Map = {}
+        items.by_index[index] = last = new
         items.append(last)
     _grow(last, delta)
 

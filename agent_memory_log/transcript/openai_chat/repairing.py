@@ -110,7 +110,8 @@ class _Repairer:
         """Drop invalid calls. Return whether the message has content or calls."""
         message = entry.message
         has_empty_parts = message.get("content") == []
-        if not has_empty_parts and not self._repair_content(entry, "assistant"):
+        has_content = has_empty_parts or self._repair_content(entry, "assistant")
+        if not has_content and message.get("content") is not None:
             message["content"] = None
         self._repair_calls(entry)
         if has_empty_parts and not message.get("tool_calls"):

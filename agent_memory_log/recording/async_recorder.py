@@ -77,7 +77,7 @@ class RunRecorder(
         super().__init__(agent, run, meta, before_append)
         self._store = store
         self._turns = Turns()
-        self._unfinished: set[asyncio.Task[Event]] = set()
+        self._unfinished: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,15 +107,25 @@ class RunRecorder(
             self._turns.leave(turn)
 
     async def _carry_out_with(self, response: object, provider: str | None, key: str | None, labels: Any) -> Any:  # noqa: ANN401  # see Recorder
-        response = await read_stream_async(response)
-        return await self._carry_out(self._operations.response(response, provider, key, labels))
+        received = await read_stream_async(response)
+        steps = self._operations.response(received, provider, key, labels)
+        if received.failure is None:
+            return await self._carry_out(steps)
+        await self._carry_out_despite(received.failure, steps)
+        raise received.failure
 
     def _block(self, call: CallToMake) -> ToolCallBlock:
         return ToolCallBlock(self, lambda: self._carry_out(self._operations.begin_call(call)), self._end)
 
     async def _end(self, call: RecordedCall, error: BaseException | None) -> None:
-        """Record the outcome of a call, even if this task is cancelled meanwhile: the tool has already run."""
-        steps = self._operations.end_call(call, error)
+        await self._carry_out_despite(error, self._operations.end_call(call, error))
+
+    async def _carry_out_despite(self, error: BaseException | None, steps: Steps[Any]) -> None:
+        """Run the steps that record the end of a call or stream, even if this task is cancelled meanwhile.
+
+        The tool has already run, and the user may have read the answer. If both fail, ``error`` is the one that
+        matters.
+        """
         turn = self._turns.join()
         task = asyncio.create_task(self._in_turn(turn, steps))
         task.add_done_callback(partial(self._settled, turn))
@@ -129,7 +139,7 @@ class RunRecorder(
             self._unfinished.add(task)
             raise
 
-    def _settled(self, turn: asyncio.Future[None], task: asyncio.Task[Event]) -> None:
+    def _settled(self, turn: asyncio.Future[None], task: asyncio.Task[Any]) -> None:
         self._turns.leave(turn)  # a task that is cancelled before it starts does not leave its turn
         if not task.cancelled() and task.exception() is None:
             self._unfinished.discard(task)

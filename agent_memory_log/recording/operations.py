@@ -27,9 +27,12 @@ from agent_memory_log.recording.calls import RecordedCall
 from agent_memory_log.recording.context import RunContext
 from agent_memory_log.recording.ids import new_call_id, result_id, step_id
 from agent_memory_log.recording.responses import Answer, answer_of
+from agent_memory_log.recording.sdk_objects import Received
 from agent_memory_log.steps import Steps, append
 from agent_memory_log.store import AppendResult
+from agent_memory_log.transcript.conversion.partial import partial_answer
 from agent_memory_log.transcript.names import encode_name
+from agent_memory_log.transcript.providers import parse
 from agent_memory_log.transcript.requests import model_request
 
 _RESPONSE = "response"
@@ -43,7 +46,8 @@ class RecordedResponse(msgspec.Struct, frozen=True):
     """A recorded model answer.
 
     Attributes:
-        events: The stored events of the answer, in order. An empty answer is stored as one ``Annotation``.
+        events: The stored events of the answer, in order. An empty answer is stored as one ``Annotation``, and a
+            partial answer as one ``AssistantMessage``.
         was_recorded: Whether the store already had the answer for this key.
     """
 
@@ -57,8 +61,13 @@ class RecordedResponse(msgspec.Struct, frozen=True):
 
     @property
     def tool_calls(self) -> tuple[Event, ...]:
-        """The events of the requested tool calls; pass each of them to ``tool_call``."""
+        """The events of the requested tool calls; pass each of them to ``tool_call``. A partial answer has none."""
         return tuple(event for event in self.events if isinstance(event.data, ToolCall))
+
+    @property
+    def partial(self) -> str:
+        """``cut_off`` if the stream ended too early, ``error`` if the provider sent an error, ``""`` if complete."""
+        return self.events[0].labels.get("partial", "")
 
 
 class CallToMake(NamedTuple):
@@ -120,7 +129,7 @@ class Operations:
         return result.events[0]
 
     def response(
-        self, response: object, provider: str | None, key: str | None, labels: Mapping[str, str] | None
+        self, received: Received, provider: str | None, key: str | None, labels: Mapping[str, str] | None
     ) -> Steps[RecordedResponse]:
         """Append a provider's answer to the current end of the conversation."""
         answer: Answer | None = None
@@ -130,7 +139,9 @@ class Operations:
             if recorded is not None:
                 return recorded
             if answer is None:
-                answer = answer_of(response, provider)
+                answer = answer_of(received, provider)
+            if answer.is_partial:
+                return (yield from self._partial(answer, labels))
             events = self._answer_events(answer, key, labels)
             try:
                 # The events depend on the message before them, so the run must not have changed.
@@ -144,6 +155,15 @@ class Operations:
             self._add_requested(recorded.tool_calls, fresh=True)
             return recorded
         raise AssertionError("the last attempt returns or raises")
+
+    def _partial(self, answer: Answer, labels: Mapping[str, str] | None) -> Steps[RecordedResponse]:
+        """Append a partial answer. It has no key, because the step is not done: a complete answer may follow."""
+        parsed = parse(answer.messages, answer.provider)
+        text = "".join(event.data.message for event in parsed if isinstance(event.data, AssistantMessage))
+        payload = partial_answer(text or answer.transcript, answer.provider, answer.messages)
+        event = self._event(payload, _labels_of(answer, labels, with_usage=True), None)
+        result = yield from self._append([event])
+        return RecordedResponse(result.events)
 
     def recorded_response(self, key: str) -> Steps[RecordedResponse | None]:
         """Return the stored answer for a key, or None."""
@@ -218,10 +238,11 @@ class Operations:
         events: list[Event] = []
         for number, event in enumerate(parsed):
             event_id = None if key is None else step_id(self._agent, self._run, key, _RESPONSE, number)
-            # Only one event of the answer has the usage, so that a sum over all events is correct.
-            used = {"usage": answer.usage} if answer.usage and number == 0 else {}
-            own = {**event.labels, **answer.labels, **used, **(labels or {})}
-            events.append(self._event(event.data, own, event_id))
+            own = _labels_of(answer, labels, with_usage=number == 0)
+            data = event.data
+            if answer.transcript and isinstance(data, AssistantMessage) and not data.message:
+                data = msgspec.structs.replace(data, message=answer.transcript)
+            events.append(self._event(data, {**event.labels, **own}, event_id))
         return events
 
     def _find_response(self, key: str) -> RecordedResponse | None:
@@ -283,6 +304,15 @@ class Operations:
         if isinstance(event.data, Redacted):
             return ToolResult(data.tool_call_id, data.tool_name, error_message=_ERASED)
         return decode_event(event, ToolResult)
+
+
+def _labels_of(answer: Answer, labels: Mapping[str, str] | None, *, with_usage: bool) -> dict[str, str]:
+    """Return the labels of an event of ``answer``.
+
+    Only one event of an answer has the usage, so that a sum over all events is correct.
+    """
+    used = {"usage": answer.usage} if answer.usage and with_usage else {}
+    return {**answer.labels, **used, **(labels or {})}
 
 
 def _is_same_request(request: ModelRequest, latest: ModelRequest) -> bool:

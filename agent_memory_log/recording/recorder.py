@@ -180,8 +180,14 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
 
         The events of the answer are appended together or not at all. They have the labels ``provider``, ``model``,
         ``response_id`` and ``stop_reason``, with the provider's values. The first event also has the label ``usage``,
-        the provider's JSON. Audio data is not stored; the audio's id is, because only the id may be sent back. An empty
-        answer is stored as an ``Annotation``.
+        the provider's JSON. Audio data is not stored; the audio's id is, because only the id may be sent back, and so
+        is its transcript. An empty answer is stored as an ``Annotation``.
+
+        If a stream ends too early or with an error, the answer is *partial*: ``RecordedResponse.partial`` says why. It
+        is stored as one ``AssistantMessage`` with the text that came, and has the labels ``partial`` and ``error``. Its
+        calls are not stored as calls, so that nobody makes them. ``build`` leaves it out unless ``partial="keep"``. It
+        does not count as the answer for ``key``. If the stream raises, the answer is stored and the exception
+        continues.
 
         If the store already has an answer for ``key``, that answer is returned and ``response`` is not recorded. Call
         ``recorded_response`` first to avoid a second model call.
@@ -197,7 +203,7 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
 
         Raises:
             InvalidArgument: The provider is unknown.
-            DecodeError: The response is not an answer of a known provider, or its stream was cut off.
+            DecodeError: The response is not an answer of a known provider, or its stream ended before it had content.
         """
         answered: _Answered = self._carry_out_with(response, provider, key, labels)
         return answered

@@ -14,8 +14,10 @@ import msgspec
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
-from agent_memory_log.recording.sdk_objects import Map, map_at, maps_in, without_bytes, without_sdk_objects
+from agent_memory_log.recording.sdk_objects import Map, Received, map_at, maps_in, without_bytes, without_sdk_objects
 from agent_memory_log.recording.streams import joined, provider_of_stream
+from agent_memory_log.recording.streams.pieces import LONGEST_ERROR
+from agent_memory_log.transcript.openai_chat.rendering import is_no_call
 from agent_memory_log.transcript.providers import find_provider
 
 ANTHROPIC = "anthropic"
@@ -32,33 +34,43 @@ class Answer(msgspec.Struct, frozen=True):
         messages: The messages to send back; empty if the answer is empty.
         labels: The labels ``provider``, ``model``, ``response_id`` and ``stop_reason``; unknown ones are absent.
         usage: The provider's usage data as compact JSON, or ``""`` if the answer has none.
+        transcript: The words of spoken audio, for providers that do not have the audio.
+        is_partial: Whether the answer is partial. Its labels ``partial`` and ``error`` say why.
     """
 
     provider: str
     messages: list[Map]
     labels: dict[str, str]
     usage: str = ""
+    transcript: str = ""
+    is_partial: bool = False
 
+
+_FRAME = frozenset({"id", "role", "status", "type"})
+"""The keys of a message that are no content."""
 
 _AnswerParts = tuple[list[Map], object, object]
 """The messages to send back, the answer's id, and the stop reason."""
 
 
-def answer_of(response: object, provider: str | None) -> Answer:
+def answer_of(received: Received, provider: str | None) -> Answer:
     """Read an answer: an SDK's object, a map, or a list of stream events.
 
+    If an exception ended the stream, its text is the label ``error``, unless the provider sent an error.
+
     Raises ``InvalidArgument`` if the provider is unknown. Raises ``DecodeError`` if the response is not an answer of
-    ``provider``, if its provider cannot be detected, or if its stream was cut off.
+    ``provider``, if its provider cannot be detected, or if its stream ended before it had content.
     """
     if provider is not None:
         find_provider(provider)
-    answer = without_sdk_objects(response)
+    answer = without_sdk_objects(received.response)
+    partial = error = ""
     if isinstance(answer, list):
         events = maps_in(cast("object", answer))
         provider = provider or provider_of_stream(events)
         if provider is None:
             raise DecodeError(f"cannot detect the provider of a stream of {len(events)} events; pass provider=...")
-        answer = joined(events, provider)
+        answer, partial, error = joined(events, provider)
     provider = provider or _provider_of(answer)
     if provider is None:
         raise DecodeError(
@@ -67,16 +79,33 @@ def answer_of(response: object, provider: str | None) -> Answer:
     if not isinstance(answer, dict):
         raise DecodeError(f"an answer of {provider} must be a map, got {describe(answer)}")
     fields = cast("Map", without_bytes(cast("object", answer)))
+    transcript = _transcript(fields)
     messages, response_id, stop_reason = _READERS[provider](fields)
+    if received.failure is not None and not error:
+        error = f"{type(received.failure).__name__}: {received.failure}"[:LONGEST_ERROR]
     labels = {
         "provider": provider,
         "model": fields.get("model"),
         "response_id": response_id,
         "stop_reason": stop_reason,
+        "partial": partial,
+        "error": error,
     }
+    if partial and not any(_has_content(message) for message in messages):
+        reason = f"ended with an error: {error}" if error else "was cut off before it had content"
+        raise DecodeError(f"a stream of {provider} {reason}; request the answer again")
     present = {key: value for key, value in labels.items() if isinstance(value, str) and value}
     usage: Any = fields.get("usage")
-    return Answer(provider, messages, present, _json(usage) if usage else "")
+    return Answer(provider, messages, present, _json(usage) if usage else "", transcript, bool(partial))
+
+
+def _transcript(answer: Map) -> str:
+    audios = [map_at(choice, "message", "audio") for choice in maps_in(answer.get("choices"))]
+    return "".join(audio["transcript"] for audio in audios if isinstance(audio.get("transcript"), str))
+
+
+def _has_content(message: Map) -> bool:
+    return any(value for key, value in message.items() if key not in _FRAME)
 
 
 def _provider_of(response: object) -> str | None:
@@ -117,8 +146,17 @@ def _chat(answer: Map) -> _AnswerParts:
     for call in maps_in(message.get("tool_calls")):
         map_at(call, "function").pop("parsed_arguments", None)
         call.pop("index", None)  # only stream chunks need it
+        if "function" in call:
+            call.setdefault("type", "function")  # Mistral leaves it out
+    # Some vendors and OpenAI's own SDK fill in fields that the API does not accept back.
+    if not message.get("tool_calls"):
+        message.pop("tool_calls", None)
+    if is_no_call(message.get("function_call")):
+        del message["function_call"]
     audio = map_at(message, "audio")
-    if "id" in audio:
+    if audio.get("id") == "":
+        del message["audio"]
+    elif "id" in audio:
         message["audio"] = {"id": audio["id"]}  # the API accepts only the id
     return [message], answer.get("id"), choice.get("finish_reason")
 

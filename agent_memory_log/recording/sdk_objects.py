@@ -8,12 +8,34 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.events.fields import describe
 
 Map = dict[str, Any]
+
+_HELPER_EVENTS = frozenset(
+    {
+        "content.delta",
+        "content.done",
+        "refusal.delta",
+        "refusal.done",
+        "tool_calls.function.arguments.delta",
+        "tool_calls.function.arguments.done",
+        "logprobs.content.delta",
+        "logprobs.content.done",
+        "logprobs.refusal.delta",
+        "logprobs.refusal.done",
+        "text",
+        "thinking",
+        "signature",
+        "citation",
+        "input_json",
+        "compaction",
+    }
+)
+"""The types of the events that only the stream helpers of OpenAI and Anthropic send."""
 
 
 def stream_of(response: object) -> object | None:
@@ -25,27 +47,66 @@ def stream_of(response: object) -> object | None:
     return cast("object", response) if isinstance(response, (Iterable, AsyncIterable)) else None
 
 
-def read_stream(response: object) -> object:
-    """Return ``response``, or the list of its events if it is a stream.
+class Received(NamedTuple):
+    """A response as the recorder received it.
 
-    Raises ``InvalidArgument`` for an asynchronous stream.
+    Attributes:
+        response: The response, or the list of its events if it is a stream.
+        failure: The exception that ended the stream, or None.
     """
+
+    response: object
+    failure: BaseException | None = None
+
+
+def read_stream(response: object) -> Received:
+    """Read ``response`` to its end if it is a stream. Raises ``InvalidArgument`` for an asynchronous stream."""
     stream = stream_of(response)
     if stream is None:
-        return response
+        return Received(response)
     if not isinstance(stream, Iterable):
         raise InvalidArgument(
             f"a SyncRunRecorder cannot read the asynchronous stream {describe(stream)}; use a RunRecorder"
         )
-    return list(cast("Iterable[object]", stream))
+    events: list[object] = []
+    try:
+        for event in cast("Iterable[object]", stream):
+            events += _raw_events(event)
+    except BaseException as failure:  # noqa: BLE001  # the recorder raises it again
+        return Received(events, failure)
+    return Received(events)
 
 
-async def read_stream_async(response: object) -> object:
-    """Return ``response``, or the list of its events if it is a stream of either kind."""
+async def read_stream_async(response: object) -> Received:
+    """Read ``response`` to its end if it is a stream of either kind."""
     stream = stream_of(response)
     if not isinstance(stream, AsyncIterable):
         return read_stream(response)
-    return [event async for event in cast("AsyncIterable[object]", stream)]
+    events: list[object] = []
+    try:
+        async for event in cast("AsyncIterable[object]", stream):
+            events += _raw_events(event)
+    except BaseException as failure:  # noqa: BLE001  # the recorder raises it again
+        return Received(events, failure)
+    return Received(events)
+
+
+def _raw_events(event: object) -> list[object]:
+    """Return the provider's event in an event of an SDK's stream helper.
+
+    The helpers of OpenAI and Anthropic add events of their own. These events only repeat what the provider's events
+    say, and many of them hold the whole answer up to that point.
+    """
+    kind, chunk = (_field(event, "type"), _field(event, "chunk"))
+    if kind == "chunk" and chunk is not None:
+        return [chunk]
+    return [] if isinstance(kind, str) and kind in _HELPER_EVENTS else [event]
+
+
+def _field(event: object, name: str) -> object:
+    if isinstance(event, Mapping):
+        return cast("Mapping[str, object]", event).get(name)
+    return getattr(event, name, None)
 
 
 def without_sdk_objects(value: object) -> object:

@@ -79,14 +79,21 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
             return run_sync(steps, self._store)
 
     def _carry_out_with(self, response: object, provider: str | None, key: str | None, labels: Any) -> Any:  # noqa: ANN401  # see Recorder
-        response = read_stream(response)
-        return self._carry_out(self._operations.response(response, provider, key, labels))
+        received = read_stream(response)
+        steps = self._operations.response(received, provider, key, labels)
+        if received.failure is None:
+            return self._carry_out(steps)
+        self._carry_out_despite(received.failure, steps)
+        raise received.failure
 
     def _block(self, call: CallToMake) -> SyncToolCallBlock:
         return SyncToolCallBlock(self, lambda: self._carry_out(self._operations.begin_call(call)), self._end)
 
     def _end(self, call: RecordedCall, error: BaseException | None) -> None:
-        steps = self._operations.end_call(call, error)
+        self._carry_out_despite(error, self._operations.end_call(call, error))
+
+    def _carry_out_despite(self, error: BaseException | None, steps: Steps[object]) -> None:
+        """Run the steps that record the end of a call or stream. If both fail, ``error`` is the one that matters."""
         try:
             self._carry_out(steps)
         except Exception as failure:

@@ -31,6 +31,7 @@ from agent_memory_log.pairing import Pairing
 from agent_memory_log.replay.differences import arguments_in, readable_name, short_json
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.conversion.calls import CallLedger
+from agent_memory_log.transcript.conversion.partial import is_partial
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.names import PROVIDERS, encode_name
 from agent_memory_log.transcript.openai_responses.items import is_from_model
@@ -69,6 +70,11 @@ class ModelTurn(msgspec.Struct, frozen=True):
     def tool_calls(self) -> tuple[Event, ...]:
         """The events of the requested tool calls; pass each of them to ``tool_result``."""
         return tuple(event for event in self.events if isinstance(event.data, ToolCall))
+
+    @property
+    def partial(self) -> str:
+        """``cut_off`` or ``error`` if the answer is partial, as in ``RecordedResponse``; else ``""``."""
+        return self.events[0].labels.get("partial", "")
 
 
 class ExpectedTurn(msgspec.Struct, frozen=True):
@@ -200,6 +206,10 @@ class _Reading:
 
     def take(self, position: int, event: Event) -> None:
         data = event.data
+        if is_partial(data):
+            self._close(len(self._messages))
+            self._add_partial(position, event)
+            return
         if isinstance(data, ToolCall):
             is_from_model, is_given = self._add_call(position, event, data) is None, False
         elif isinstance(data, ToolResult):
@@ -228,6 +238,16 @@ class _Reading:
             joins = not is_new_message and count > 0 and len(self._builder.origins.parts[-1]) > parts
             self._turn = _OpenTurn(position, count - 1, parts) if joins else _OpenTurn(position, count, None)
         self._turn.events.append(event)
+
+    def _add_partial(self, position: int, event: Event) -> None:
+        """Add a turn for a partial answer. It is not part of the conversation, which ``build`` returns without it."""
+        text = cast("AssistantMessage", event.data).message
+        text_only = Event(event.type, event.timestamp, AssistantMessage(text), seq=event.seq)
+        messages: list[WireMessage] = []
+        find_provider(self._builder.provider).builder(messages, None).take([text_only] if text else [])
+        turn = ModelTurn(len(self._turns) + 1, tuple(messages), (event,))
+        self._turns.append(ExpectedTurn(turn, position, len(self._messages), None, certain=True))
+        self._builder.take([event])
 
     def _close(self, end: int) -> None:
         """End the open turn, if any, before the message with index ``end``."""

@@ -58,6 +58,7 @@ class Loss(msgspec.Struct, frozen=True):
             - ``redacted``: the event was erased from the log.
             - ``size_limit``: a result is larger than ``max_result_bytes``.
             - ``arguments``: the arguments of a call are not a JSON object.
+            - ``partial``: the stream of the answer was cut off or failed.
             - ``window``: ``window`` removed the messages.
         message: A description of the lost content.
         seq: The seq of the event; None if no store has assigned one.

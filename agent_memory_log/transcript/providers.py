@@ -7,7 +7,7 @@ name to ``PROVIDERS`` in ``names``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec.structs import replace
 
@@ -38,6 +38,10 @@ from agent_memory_log.transcript.validity.repairing import Draft
 from agent_memory_log.transcript.windows import cut_transcript, find_seams
 
 _PROVIDERS: dict[str, Provider] = {package.name: package for package in (ANTHROPIC, BEDROCK, CHAT, RESPONSES)}
+
+
+Partial = Literal["leave_out", "keep"]
+"""The treatment of partial answers; see ``build``."""
 
 
 def provider_names() -> tuple[str, ...]:
@@ -71,7 +75,13 @@ def parse(messages: Iterable[Mapping[str, JsonValue]], provider: str, *, source:
     return [event for message in _list_of(messages) for event in parser.add(message)]
 
 
-def build(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None = None) -> Transcript:
+def build(
+    snapshot: Snapshot,
+    provider: str,
+    *,
+    max_result_bytes: int | None = None,
+    partial: Partial = "leave_out",
+) -> Transcript:
     """Return the provider's messages of a run, in append order. The new list shares nothing with the snapshot.
 
     For a run that ``parse`` created, the result is equal to the original JSON. For any other run, the result holds the
@@ -90,14 +100,18 @@ def build(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None = N
         provider: One of ``provider_names()``.
         max_result_bytes: The largest result, in UTF-8 bytes; None, the default, means any size. A larger result becomes
             the JSON text ``{"omitted": true, "reason": "size_limit", "preview", "bounds"}``.
+        partial: What happens to answers whose stream was cut off or failed. ``"leave_out"``, the default, leaves them
+            out. ``"keep"`` keeps their text as messages of the assistant, without their thinking and calls.
 
     Raises:
-        InvalidArgument: The provider is unknown, or the limit is below 1.
+        InvalidArgument: The provider is unknown, the limit is below 1, or ``partial`` has another value.
     """
     package = find_provider(provider)
+    if partial not in ("leave_out", "keep"):
+        raise InvalidArgument(f"partial must be leave_out or keep, got {describe(partial)}")
     if max_result_bytes is not None and (not isinstance(max_result_bytes, int) or max_result_bytes < 1):
         raise InvalidArgument(f"max_result_bytes must be an integer from 1, got {describe(max_result_bytes)}")
-    return Transcript.build(snapshot, provider, package.builder, max_result_bytes)
+    return Transcript.build(snapshot, provider, package.builder, max_result_bytes, keeps_partial=partial == "keep")
 
 
 def validate(
@@ -157,7 +171,11 @@ def repair(
     facts = _facts(package, messages, request)
     if request is None:
         facts = replace(facts, request=_sending(package, origin).request)
-    pristine = None if origin.snapshot is None else Transcript.build(origin.snapshot, provider, package.builder, None)
+    pristine = None
+    if origin.snapshot is not None:
+        pristine = Transcript.build(
+            origin.snapshot, provider, package.builder, None, keeps_partial=origin.keeps_partial
+        )
     draft = Draft(messages, origins=origin.origins, pristine=pristine)
     for path in facts.recorded.conflicts if facts.recorded is not None else ():
         draft.note("kept_value", "the result has both an error and a value; only the value is sent", path)
@@ -176,7 +194,13 @@ def repair(
     return Repair(repaired, draft.in_order(), dict(other))
 
 
-def request(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None = None) -> dict[str, Any]:
+def request(
+    snapshot: Snapshot,
+    provider: str,
+    *,
+    max_result_bytes: int | None = None,
+    partial: Partial = "leave_out",
+) -> dict[str, Any]:
     """Return every argument of the provider's call that the log can supply.
 
     The transcript is the value of ``messages``, or of ``input`` for OpenAI Responses. The other arguments come from the
@@ -189,12 +213,13 @@ def request(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None =
         snapshot: The run.
         provider: One of ``provider_names()``.
         max_result_bytes: The largest result, in bytes, as in ``build``.
+        partial: What happens to partial answers, as in ``build``.
 
     Raises:
-        InvalidArgument: The provider is unknown, or the limit is below 1.
+        InvalidArgument: The provider is unknown, the limit is below 1, or ``partial`` has another value.
     """
     package = find_provider(provider)
-    transcript = build(snapshot, provider, max_result_bytes=max_result_bytes)
+    transcript = build(snapshot, provider, max_result_bytes=max_result_bytes, partial=partial)
     recorded = recorded_request(snapshot, provider, transcript.leading)
     return {package.messages_key: transcript, **package.arguments(recorded, transcript)}
 

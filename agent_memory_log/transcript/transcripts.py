@@ -41,7 +41,7 @@ class Transcript(list[WireMessage]):
         losses: The content of the run that the transcript does not contain.
     """
 
-    __slots__ = ("_builder", "losses", "origins", "provider", "recorded", "sending", "snapshot")
+    __slots__ = ("_builder", "keeps_partial", "losses", "origins", "provider", "recorded", "sending", "snapshot")
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class Transcript(list[WireMessage]):
         self.snapshot = snapshot
         self.losses = losses
         self.sending = sending
+        self.keeps_partial = False
         self._builder: Builder | None = None
 
     @classmethod
@@ -71,13 +72,17 @@ class Transcript(list[WireMessage]):
         provider: str,
         new_builder: Callable[[list[WireMessage], int | None], Builder],
         max_result_bytes: int | None,
+        *,
+        keeps_partial: bool = False,
     ) -> Self:
         """Return the transcript of a run; see ``agent_memory_log.transcript.build``."""
         built = cls(provider=provider)
+        built.keeps_partial = keeps_partial
         built._begin(snapshot, new_builder(built, max_result_bytes))
         return built
 
     def _begin(self, snapshot: Snapshot, builder: Builder) -> None:
+        builder.keeps_partial = self.keeps_partial
         builder.take(snapshot.log)
         self._builder = builder
         self.origins = builder.origins
@@ -152,7 +157,7 @@ class Transcript(list[WireMessage]):
         return self._copied(self)
 
     def _copied(self, messages: Iterable[WireMessage]) -> Self:
-        return type(self)(
+        copied = type(self)(
             messages,
             provider=self.provider,
             origins=self.origins,
@@ -161,6 +166,8 @@ class Transcript(list[WireMessage]):
             losses=tuple(self.losses),
             sending=self.sending,
         )
+        copied.keeps_partial = self.keeps_partial
+        return copied
 
     def __reduce__(self) -> tuple[object, ...]:
         return list, (list(self),)  # a pickled transcript is a plain list of messages

@@ -439,13 +439,13 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         ["dropped_part"],
     ),
     "no calls": (
-        [USER, {**ASSISTANT, "tool_calls": []}],
-        [("empty_message", (1, "tool_calls"))],
-        [USER, ASSISTANT],
-        ["dropped_call"],
+        [USER, {"role": "assistant", "content": None, "tool_calls": []}],
+        [("empty_message", (1,))],
+        [USER],
+        ["dropped_message"],
     ),
     "calls that are no list": (
-        [USER, {**ASSISTANT, "tool_calls": None}],
+        [USER, {**ASSISTANT, "tool_calls": "x"}],
         [("message_shape", (1, "tool_calls"))],
         [USER, ASSISTANT],
         ["dropped_call"],

@@ -32,6 +32,7 @@ from agent_memory_log.events.payloads import (
     UserMessage,
 )
 from agent_memory_log.transcript.conversion.calls import CallLedger
+from agent_memory_log.transcript.conversion.partial import is_partial
 from agent_memory_log.transcript.conversion.rendering import TextPayload
 from agent_memory_log.transcript.conversion.text_parts import size_beside_text
 from agent_memory_log.transcript.differences import residual_of_provider
@@ -71,11 +72,14 @@ class Builder(ABC):
     rules: ClassVar[WireRules]
     extra: ClassVar[frozenset[str]]
     part_key: ClassVar[str] = "content"
+    keeps_partial: bool
+    """Keep the text of partial answers, as ``build`` does with ``partial="keep"``."""
 
     def __init__(self, messages: list[WireMessage], max_result_bytes: int | None) -> None:
         """Create a builder that fills the empty list ``messages`` in place."""
         self.messages = messages
         self.max_result_bytes = max_result_bytes
+        self.keeps_partial = False
         self.origins = Origins(self.part_key)
         self.losses: list[Loss] = []
         self.recorded = Recorded()
@@ -83,7 +87,7 @@ class Builder(ABC):
         self._own_types = frozenset({f"{self.provider}.message", f"{self.provider}.block"})
         self._handlers: dict[type[EventData], _Handler] = {
             UserMessage: partial(self.add_message, "user"),
-            AssistantMessage: partial(self.add_message, "assistant"),
+            AssistantMessage: self._assistant,
             SystemMessage: partial(self.add_message, "system"),
             Thinking: self._thinking,
             ToolCall: self._call,
@@ -164,6 +168,14 @@ class Builder(ABC):
             self.recorded.edited_from = (last, max(parts, 1)) if after else (last, max(parts - 1, 0))
 
     # Code that all providers share.
+
+    def _assistant(self, seq: int, data: AssistantMessage) -> None:
+        if data.structured is not None and is_partial(data):
+            if not self.keeps_partial or not data.message:
+                self.lose("partial", "the answer is partial: its stream was cut off or failed", seq, data.event_type)
+                return
+            data = AssistantMessage(data.message)
+        self.add_message("assistant", seq, data)
 
     def _thinking(self, seq: int, data: Thinking) -> None:
         structured = data.structured

@@ -49,7 +49,7 @@ class ChatParser(Parser):
             del rest["tool_calls"]
             calls += [(call, False) for call in tool_calls]
         function_call = rest.get("function_call")
-        if is_map(function_call):
+        if is_map(function_call) and not rendering.is_no_call(function_call):
             del rest["function_call"]
             calls.append((function_call, True))
 

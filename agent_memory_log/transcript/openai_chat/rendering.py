@@ -15,6 +15,7 @@ from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.payloads import ToolCall, ToolResult
 from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.findings import WireMessage
+from agent_memory_log.transcript.json_types import is_map
 from agent_memory_log.transcript.names import WireRules, encode_name
 
 PROVIDER = "openai-chat"
@@ -27,6 +28,11 @@ MESSAGE_TYPE = f"{PROVIDER}.message"
 TEXT = TextParts({"type": "text"}, "\n")
 
 EXTRA = frozenset({"parts", "message", "function_call"})
+
+
+def is_no_call(function_call: object) -> bool:
+    """Return whether a ``function_call`` is an empty placeholder, which some vendors send in every answer."""
+    return is_map(function_call) and function_call.get("name") == function_call.get("arguments") == ""
 
 
 def tool_message(data: ToolResult, wire_id: str) -> WireMessage:

@@ -11,7 +11,7 @@ from agent_memory_log.transcript.findings import Path, WireMessage
 from agent_memory_log.transcript.json_types import is_list
 from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.names import UnusedIds
-from agent_memory_log.transcript.openai_chat.rendering import RULES
+from agent_memory_log.transcript.openai_chat.rendering import RULES, is_no_call
 from agent_memory_log.transcript.openai_chat.rules import (
     SPEAKERS,
     call_shape,
@@ -109,11 +109,15 @@ class _Repairer:
     def _assistant(self, entry: Entry) -> bool:
         """Drop invalid calls. Return whether the message has content or calls."""
         message = entry.message
-        if not self._repair_content(entry, "assistant") and message.get("content") is not None:
+        has_empty_parts = message.get("content") == []
+        has_content = has_empty_parts or self._repair_content(entry, "assistant")
+        if not has_content and message.get("content") is not None:
             message["content"] = None
         self._repair_calls(entry)
+        if has_empty_parts and not message.get("tool_calls"):
+            message["content"] = None
         legacy = message.get("function_call")
-        if legacy is not None:
+        if legacy is not None and not is_no_call(legacy):
             path: Path = (entry.index, "function_call")
             wrong = legacy_shape(legacy)
             if wrong is None:
@@ -132,9 +136,11 @@ class _Repairer:
         if "tool_calls" not in message:
             return
         original_calls = message["tool_calls"]
+        if original_calls is None or original_calls == []:
+            return
         sound: list[Any] = []
         seqs: list[int] = []
-        if not is_list(original_calls) or not original_calls:
+        if not is_list(original_calls):
             problem = f"tool_calls must be a list of calls, got {describe(original_calls)}"
             self._draft.note("dropped_call", problem, (entry.index, "tool_calls"))
             original_calls = []

@@ -2,7 +2,8 @@
 
 - ``message_shape``: a message is a map with a known role and content that the role allows.
 - ``call_shape``: a call is a map with an id, a type, a name and arguments as text.
-- ``empty_message``: an assistant message has content or calls; ``tool_calls`` is not empty.
+- ``empty_message``: an assistant message has content or calls. ``tool_calls`` may be null or empty: vendors return and
+  accept it.
 - ``unanswered_call``: the tool messages of all calls follow the assistant message directly, in any order.
 - ``orphan_result``: every tool message has its call.
 - ``duplicate_call``, ``duplicate_result``: in a message, an id belongs to one call, and a call has one result. Later
@@ -20,7 +21,7 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.findings import Finding, Path
 from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transcript.log_facts import Facts
-from agent_memory_log.transcript.openai_chat.rendering import RULES
+from agent_memory_log.transcript.openai_chat.rendering import RULES, is_no_call
 from agent_memory_log.transcript.validity.rules import RuleChecker
 from agent_memory_log.transcript.validity.shapes import Check, anything, list_of, record, tagged, text
 
@@ -29,8 +30,11 @@ SPEAKERS = frozenset({"system", "developer", "user"})
 
 _TEXT = record(text=text)
 _PARTS: dict[str, Check] = {
-    "user": tagged(text=_TEXT, image_url=anything, input_audio=anything, file=anything),
-    "assistant": tagged(text=_TEXT, refusal=anything),
+    # Vendors that speak this shape also accept documents and videos, and thinking of the assistant.
+    "user": tagged(
+        text=_TEXT, image_url=anything, input_audio=anything, file=anything, document_url=anything, video_url=anything
+    ),
+    "assistant": tagged(text=_TEXT, refusal=anything, thinking=record(thinking=list_of(anything))),
 }
 _TEXT_PART = tagged(text=_TEXT)
 
@@ -132,19 +136,18 @@ class _Checker(RuleChecker):
         content = message.get("content")
         calls = message.get("tool_calls")
         legacy = message.get("function_call")
-        if content is not None and not isinstance(content, str):
+        has_calls = is_list(calls) and bool(calls)
+        # Mistral sends and accepts an empty list of parts beside calls.
+        if content is not None and not isinstance(content, str) and not (content == [] and has_calls):
             wrong = content_shape("assistant", content)
             if wrong is not None:
                 self.find("message_shape", wrong, (index, "content"))
-        if "tool_calls" in message:
-            if is_list(calls) and calls:
-                for position, call in enumerate(calls):
-                    self._call(call, index, position)
-            else:
-                rule = "empty_message" if calls == [] else "message_shape"
-                message_text = f"tool_calls must hold calls or be absent, got {describe(calls)}"
-                self.find(rule, message_text, (index, "tool_calls"))
-        if legacy is not None:
+        if is_list(calls):
+            for position, call in enumerate(calls):
+                self._call(call, index, position)
+        elif calls is not None:
+            self.find("message_shape", f"tool_calls must be a list, got {describe(calls)}", (index, "tool_calls"))
+        if legacy is not None and not is_no_call(legacy):
             self._legacy(index, legacy)
         elif content is None and not calls and message.get("refusal") is None and message.get("audio") is None:
             self.find("empty_message", "an assistant message must have content or call a tool", (index,))

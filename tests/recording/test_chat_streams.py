@@ -161,8 +161,8 @@ def test_the_stream_helper_of_openai_gives_the_same_answer() -> None:
 
 
 def test_the_stream_helper_of_anthropic_gives_the_same_answer() -> None:
-    known = [event for event in anthropic_stream() if event["type"] != "ping"]
-    lines = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in known)
+    streamed = [event for event in anthropic_stream() if event["type"] != "ping"]
+    lines = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in streamed)
     transport = httpx.MockTransport(
         lambda _: httpx.Response(200, headers={"content-type": "text/event-stream"}, text=lines)
     )

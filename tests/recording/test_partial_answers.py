@@ -99,12 +99,12 @@ async def test_text_is_kept_and_no_call_waits(provider: str, ending: str) -> Non
     left = build(snapshot, provider)
     assert [loss.reason for loss in left.losses] == ["partial"]
     assert "see." not in json.dumps(left)
-    whole = build(snapshot, provider, partial="keep")
-    assert "Let me see." in json.dumps(whole)
-    for transcript in (left, whole):
+    with_partial = build(snapshot, provider, partial="keep")
+    assert "Let me see." in json.dumps(with_partial)
+    for transcript in (left, with_partial):
         assert "pay" not in json.dumps(transcript)
         assert not repair(transcript, provider).changes
-    assert not [finding for finding in validate(whole, provider) if finding.rule != "empty_message"]
+    assert not [finding for finding in validate(with_partial, provider) if finding.rule != "empty_message"]
     assert diff(snapshot, snapshot).same
 
     with Replayer(snapshot, provider) as replayer:

@@ -101,7 +101,7 @@ def result(call_id: str, parent: str = "") -> ToolResult:
 
 
 def test_ledger_makes_repeated_call_ids_unique() -> None:
-    ledger = CallLedger(WireRules(longest_name=64, longest_id=6, unique_ids=True))
+    ledger = CallLedger(WireRules(longest_name=64, longest_id=6, unique_ids=True), "p")
     assert [ledger.call(call(call_id)) for call_id in ("a", "a", "b", "a-2", "a")] == ["a", "a-2", "b", "a-2-2", "a-3"]
     assert [ledger.result(result(call_id)) for call_id in ("a", "b", "a-2", "a", "a", "a")] == [
         "a-3", "b", "a-2-2", "a-2", "a", "a",
@@ -109,17 +109,17 @@ def test_ledger_makes_repeated_call_ids_unique() -> None:
 
 
 def test_ledger_keeps_repeated_ids_if_the_provider_allows_them() -> None:
-    ledger = CallLedger(WireRules(longest_name=64))
+    ledger = CallLedger(WireRules(longest_name=64), "p")
     assert [ledger.call(call("a.b")) for _ in range(3)] == ["a--b"] * 3
 
 
 def test_ledger_gives_a_thousand_equal_ids_unique_ids() -> None:
-    ledger = CallLedger(WireRules(longest_name=64, unique_ids=True))
+    ledger = CallLedger(WireRules(longest_name=64, unique_ids=True), "p")
     assert len({ledger.call(call("a")) for _ in range(1000)}) == 1000
 
 
 def test_ledger_leaves_out_nested_calls() -> None:
-    ledger = CallLedger(WireRules(longest_name=64))
+    ledger = CallLedger(WireRules(longest_name=64), "p")
     assert ledger.call(call("outer")) == "outer"
     assert ledger.call(call("inner", parent="outer")) is None
     assert ledger.call(call("other", parent="elsewhere")) == "other"
@@ -202,3 +202,15 @@ def test_applied_difference_restores_the_original(default: Message, original: Me
         residual = difference(default, original, *inside)
         assert is_residual(residual)
         assert encode_canonical(apply(copy.deepcopy(default), residual)) == encode_canonical(original)
+
+
+def test_ledger_answers_with_the_id_that_the_provider_sent() -> None:
+    rules = WireRules(longest_name=64, longest_id=6)
+    parsing, building = CallLedger(rules, "p"), CallLedger(rules, "p")
+    sent = "functions.f:0"
+    assert parsing.call(call(sent), sent) == (wire := rules.wire_id(sent)) != sent
+    stored = ToolCall(sent, "f", structured={"p": {"fields": {"id": sent}}})
+    assert building.call(stored) == wire
+    assert [ledger.result(result(sent)) for ledger in (parsing, building)] == [sent, sent]
+    other = CallLedger(rules, "other")
+    assert [other.call(stored), other.result(result(sent))] == [wire, wire]

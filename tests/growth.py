@@ -444,7 +444,7 @@ def cited_stream(count: int) -> list[Message]:
     """Return an Anthropic stream with ``count`` citations."""
     delta = {"type": "citations_delta", "citation": {"type": "char_location"}}
     return [
-        {"type": "message_start", "message": {"role": "assistant"}},
+        {"type": "message_start", "message": {"type": "message", "role": "assistant"}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         *({"type": "content_block_delta", "index": 0, "delta": delta} for _ in range(count)),
         {"type": "message_stop"},

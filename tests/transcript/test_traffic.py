@@ -36,6 +36,7 @@ CLIENT_CALLS = frozenset(
         "local_shell_call",
         "mcp_approval_request",
         "shell_call",
+        "tool_search_call",
     }
 )
 """The items of OpenAI Responses that wait for an output of the client."""
@@ -96,12 +97,25 @@ def accepted_requests_need_no_repair(exchange: Exchange) -> Iterator[str]:
 
 
 def repairs_are_accepted(exchange: Exchange) -> Iterator[str]:
-    """A transcript that is cut off anywhere is repaired to one that the provider's own package accepts."""
+    """A transcript that is cut off anywhere is repaired to one that the provider's own package accepts.
+
+    The package is no judge of a request that it refuses although the provider accepted it.
+    """
+    can_judge = is_accepted_by_package(exchange)
     for end in range(1, len(exchange.messages)):
         repaired = repair(exchange.messages[:end], exchange.provider, request=exchange.arguments)
         for finding in validate(repaired.transcript, exchange.provider, request=repaired.request):
             yield f"the first {end} messages, repaired: {finding}"
-        JUDGES[exchange.provider](repaired.transcript)
+        if can_judge:
+            JUDGES[exchange.provider](repaired.transcript)
+
+
+def is_accepted_by_package(exchange: Exchange) -> bool:
+    try:
+        JUDGES[exchange.provider](exchange.messages)
+    except Exception:
+        return False
+    return True
 
 
 def calls_are_found(exchange: Exchange) -> Iterator[str]:
@@ -191,8 +205,8 @@ def called_tool(block: Message) -> str | None:
         return str(map_in(block["function"])["name"])
     if kind == "tool_use" and "input" in block:
         return str(block["name"])
-    if kind in CLIENT_CALLS or (kind == "tool_search_call" and block.get("execution") == "client"):
-        return str(block.get("name", kind))
+    if kind in CLIENT_CALLS and block.get("execution", "client") == "client":
+        return str(block.get("name", kind.removesuffix("_call")))
     return None
 
 
@@ -218,12 +232,12 @@ def broken(law: Law, exchange: Exchange) -> list[str]:
 
 LAWS: Mapping[Law, tuple[Sequence[Exchange], float, float]] = {
     transcripts_are_equal: (ACCEPTED, 0, 0),
-    accepted_requests_are_valid: (ACCEPTED, 0.005, 0.03),
-    accepted_requests_need_no_repair: (ACCEPTED, 0.005, 0.03),
+    accepted_requests_are_valid: (ACCEPTED, 0, 0.01),
+    accepted_requests_need_no_repair: (ACCEPTED, 0, 0.01),
     repairs_are_accepted: (ACCEPTED, 0, 0.01),
-    calls_are_found: (ANSWERED, 0.005, 0),
+    calls_are_found: (ANSWERED, 0, 0),
     answers_are_exact: (ANSWERED, 0, 0.31),
-    answers_are_valid: (ANSWERED, 0.005, 0.08),
+    answers_are_valid: (ANSWERED, 0, 0.03),
     runs_are_replayed: (ANSWERED, 0, 0),
     jsonl_is_equal: (ANSWERED, 0, 0),
 }

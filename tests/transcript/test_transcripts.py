@@ -913,7 +913,13 @@ _REASONED: dict[str, list[Message]] = {
     "openai-responses": [
         {"role": "user", "content": "U"},
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": THOUGHT},
-        {"role": "assistant", "content": "A"},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "A", "annotations": []}],
+        },
     ],
 }
 

@@ -10,6 +10,8 @@ import pytest
 
 from agent_memory_log import Event, Reader, Snapshot, ToolCall, open_sync_store
 from agent_memory_log.events.jsonvalue import encode_canonical
+from agent_memory_log.interchange.opentelemetry import spans_of
+from agent_memory_log.interchange.usage import usage_in
 from agent_memory_log.recording import RecordedResponse, SyncRunRecorder
 from agent_memory_log.replay import Replayer
 from agent_memory_log.transcript import build, encode_name, parse, repair, validate
@@ -163,6 +165,16 @@ def jsonl_is_equal(exchange: Exchange) -> Iterator[str]:
         yield "the copied run has other lines"
 
 
+def usage_is_exported(exchange: Exchange) -> Iterator[str]:
+    """Each answer is one model turn with its usage, whatever its first event is."""
+    run = recorded(exchange)
+    used = usage_in(run.answer.events).output_tokens
+    turns = [span.attributes or {} for span in spans_of(run.unanswered) if span.name.startswith("chat")]
+    exported = [turn.get("gen_ai.usage.output_tokens") for turn in turns]
+    if [count for count in exported if count is not None] != [count for count in [used] if count is not None]:
+        yield f"the answer used {used} tokens, the spans have {exported}"
+
+
 def calls_in(events: Iterable[Event]) -> Iterator[ToolCall]:
     return (event.data for event in events if isinstance(event.data, ToolCall))
 
@@ -240,6 +252,7 @@ LAWS: Mapping[Law, tuple[Sequence[Exchange], float, float]] = {
     answers_are_valid: (ANSWERED, 0, 0.03),
     runs_are_replayed: (ANSWERED, 0, 0),
     jsonl_is_equal: (ANSWERED, 0, 0),
+    usage_is_exported: (ANSWERED, 0, 0),
 }
 """The exchanges of each law, and the largest share that breaks it: with own hosts, and with vendors."""
 

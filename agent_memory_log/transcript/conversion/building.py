@@ -72,6 +72,9 @@ class Builder(ABC):
     rules: ClassVar[WireRules]
     extra: ClassVar[frozenset[str]]
     part_key: ClassVar[str] = "content"
+    """The key in a message of the list of its parts."""
+    assistant_role: ClassVar[str] = "assistant"
+    """The provider's name for the role of the model."""
     keeps_partial: bool
     """Keep the text of partial answers, as ``build`` does with ``partial="keep"``."""
 

@@ -53,6 +53,7 @@ from tests.strategies import payloads
 from tests.transcript import (
     transcripts_anthropic,
     transcripts_bedrock,
+    transcripts_gemini,
     transcripts_openai_chat,
     transcripts_openai_responses,
 )
@@ -71,7 +72,13 @@ from tests.transcript.transcripts import (
 
 CASES = {
     module.CASE.provider: module.CASE
-    for module in (transcripts_anthropic, transcripts_bedrock, transcripts_openai_chat, transcripts_openai_responses)
+    for module in (
+        transcripts_anthropic,
+        transcripts_bedrock,
+        transcripts_gemini,
+        transcripts_openai_chat,
+        transcripts_openai_responses,
+    )
 }
 """The cases of all providers. To add a provider, add its module to the tuple above."""
 
@@ -432,7 +439,8 @@ def test_repair_drops_reasoning_signed_before_an_edit(case: Case, data: st.DataO
     assert validate(repaired.transcript, case.provider) == []
     texts = [encode_canonical(message) for message in repaired.transcript]
     begin = next(index for index, text in enumerate(texts) if b"something else" in text)
-    assert not holds_thought(repaired.transcript[begin:])
+    without = find_provider(case.provider).without_reasoning
+    assert not holds_thought([message for message in repaired.transcript[begin:] if without(message) is not message])
     before = [encode_canonical(message) for message in messages[:edited_index]]
     assert all(text in texts[: begin + 1] for text in before if b"tool" not in text)
 
@@ -866,7 +874,7 @@ def test_validate_repair_and_window_use_the_recorded_request(case: Case, leading
     assert validate(built, case.provider, request=arguments) == validate(built, case.provider)
     assert [change.change for change in repair(built, case.provider).changes] == ["answered_call"]
     for repaired in (repair(built, case.provider), repair(built, case.provider, request=arguments)):
-        assert not set(repaired.request) & {"messages", "input"}
+        assert not set(repaired.request) & {"messages", "input", "contents"}
         assert repaired.request["tools" if "tools" in repaired.request else "toolConfig"] == tools
         assert validate(repaired.transcript, case.provider) == []
         assert validate(repaired.transcript, case.provider, request=repaired.request) == []
@@ -908,6 +916,10 @@ _REASONED: dict[str, list[Message]] = {
                 {"text": "A"},
             ],
         },
+    ],
+    "gemini": [
+        {"role": "user", "parts": [{"text": "U"}]},
+        {"role": "model", "parts": [{"text": THOUGHT, "thought": True, "thoughtSignature": "MTIz"}, {"text": "A"}]},
     ],
     "openai-chat": [{"role": "user", "content": "U"}, {"role": "assistant", "content": "A"}],
     "openai-responses": [

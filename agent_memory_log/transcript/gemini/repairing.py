@@ -104,14 +104,18 @@ class _Repairer(BlockRepairer):
     def _take_ids_back(self) -> None:
         """Give each call and result its own id again. A result without an id gets the name of its call."""
         names: dict[str, str] = {}
+        given = {id(body) for body, _ in self._given}
         for entry in self.draft.entries:
             for part in entry.message["parts"]:
                 call, result = call_in(part), result_in(part)
                 if call is not None:
                     names[call["id"]] = call["name"]
-                elif result is not None and result["id"].startswith("\0"):
-                    result["name"] = names[result["id"]]
-                    self._given.append((result, _NO_ID))
+                elif result is not None:
+                    answered = result["id"]
+                    if id(result) in given or answered.startswith("\0"):
+                        result["name"] = names[answered]
+                    if answered.startswith("\0"):
+                        self._given.append((result, _NO_ID))
         for body, own_id in reversed(self._given):
             if own_id is _NO_ID:
                 body.pop("id", None)

@@ -72,14 +72,17 @@ def items_at(grown: Map, key: str) -> Items:
 def put_together(grown: Map) -> None:
     """Join all text pieces in ``grown`` and in the maps inside it."""
     for key, value in grown.items():
-        if isinstance(value, Pieces):
-            grown[key] = "".join(value.texts)
-        elif isinstance(value, dict):
-            put_together(cast("Map", value))
-        elif isinstance(value, list):
-            grown[key] = [*cast("list[object]", value)]
-            for inner in maps_in(cast("object", value)):
-                put_together(inner)
+        grown[key] = _together(value)
+
+
+def _together(value: object) -> object:
+    if isinstance(value, Pieces):
+        return "".join(value.texts)
+    if isinstance(value, dict):
+        put_together(cast("Map", value))
+    elif isinstance(value, list):
+        return [_together(item) for item in cast("list[object]", value)]
+    return value
 
 
 class Blocks:

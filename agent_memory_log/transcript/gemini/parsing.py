@@ -13,10 +13,9 @@ from agent_memory_log.transcript.conversion.parsing import PAYLOADS_OF_ROLES, Js
 from agent_memory_log.transcript.differences import difference, same_json
 from agent_memory_log.transcript.gemini import rendering
 from agent_memory_log.transcript.gemini.open_calls import OpenCalls
-from agent_memory_log.transcript.gemini.rendering import ERROR, MODEL, OUTPUT, SIGNATURE_KEYS, key_in
+from agent_memory_log.transcript.gemini.rendering import ERROR, MODEL, OUTPUT, SIGNATURE, key_in
 from agent_memory_log.transcript.names import decode_name
 
-_UNFINISHED = ("willContinue", "will_continue", "partialArgs", "partial_args")
 _SIDES = {None: "user", "user": "user", "function": "user", "tool": "user", MODEL: "assistant"}
 
 
@@ -72,7 +71,7 @@ class GeminiParser(BlockParser):
         self.emit_block(role, PAYLOADS_OF_ROLES[role](text), {} if spans == [len(text)] else {"parts": spans})
 
     def _thought(self, index: int, block: JsonMap) -> None:
-        signature = block.get(key_in(block, SIGNATURE_KEYS), "")
+        signature = block.get(key_in(block, SIGNATURE), "")
         payload = Thinking(
             text=cast("str", block["text"]), signature=cast("str", signature), content_index=index, final=True
         )
@@ -80,7 +79,7 @@ class GeminiParser(BlockParser):
 
     def _call(self, index: int, block: JsonMap) -> None:
         del index
-        key = key_in(block, rendering.CALL_KEYS)
+        key = key_in(block, rendering.CALL)
         body = cast("JsonMap", block[key])
         sent_id, name, args = body.get("id"), cast("str", body["name"]), body.get("args")
         call_id = cast("str", sent_id) if sent_id else self._new_id()
@@ -101,7 +100,7 @@ class GeminiParser(BlockParser):
 
     def _result(self, index: int, block: JsonMap) -> None:
         del index
-        key = key_in(block, rendering.RESULT_KEYS)
+        key = key_in(block, rendering.RESULT)
         body = cast("JsonMap", block[key])
         sent_id, name = cast("str", body.get("id") or ""), cast("str", body["name"])
         call_id = self._open.answer(sent_id, name) or sent_id
@@ -153,7 +152,8 @@ def _is_call(body: JsonMap | None) -> bool:
         and isinstance(body.get("name"), str)
         and isinstance(body.get("id"), (str, type(None)))
         and isinstance(body.get("args"), (dict, type(None)))
-        and not key_in(body, _UNFINISHED)
+        and not key_in(body, "willContinue")
+        and not key_in(body, "partialArgs")
     )
 
 
@@ -168,5 +168,5 @@ def _is_result(body: JsonMap | None) -> bool:
 
 def _is_thought(block: JsonMap) -> bool:
     """Return whether a part with ``thought`` holds text and nothing else that counts."""
-    signature = block.get(key_in(block, SIGNATURE_KEYS), "")
+    signature = block.get(key_in(block, SIGNATURE), "")
     return isinstance(block.get("text"), str) and isinstance(signature, str)

@@ -1,6 +1,6 @@
 """Renders payloads as parts of Gemini contents where no residual applies. The parser and the builder share this code.
 
-The keys of the API are camelCase. Google's SDK also accepts snake_case, so ``call_in`` and ``result_in`` accept both. A
+The keys of the API are camelCase. Google's SDK also accepts snake_case, so ``key_in`` accepts both. A
 call may have no id. The log gives such a call an id of its own, which never appears in a content.
 
 Besides ``message`` (``blocks.py``), residuals of this provider may have these parts:
@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
+from typing import Any, cast
 
 from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, json_or_text
@@ -25,7 +27,7 @@ from agent_memory_log.transcript.conversion.building import Residual
 from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.differences import apply, is_residual
 from agent_memory_log.transcript.findings import WireMessage
-from agent_memory_log.transcript.json_types import is_map
+from agent_memory_log.transcript.json_types import MAPS, is_map
 from agent_memory_log.transcript.names import WireRules, encode_name
 
 PROVIDER = "gemini"
@@ -47,34 +49,48 @@ MODEL_TEXT = TextParts({}, "")
 """The text of the model. Its parts continue each other."""
 
 CALL, RESULT = "functionCall", "functionResponse"
-CALL_KEYS = (CALL, "function_call")
-RESULT_KEYS = (RESULT, "function_response")
-SIGNATURE_KEYS = ("thoughtSignature", "thought_signature")
+SIGNATURE = "thoughtSignature"
 OUTPUT, ERROR = "output", "error"
+
+_CAPITAL = re.compile(r"[A-Z]")
 
 EXTRA = frozenset({"parts", "message", "part", "key", "thought", "json", "wrapped"})
 
 
-def key_in(part: object, keys: tuple[str, ...]) -> str:
-    """Return the first of ``keys`` that has a value in a part, or ``""``."""
-    if not isinstance(part, Mapping):
+@cache
+def snake_case(key: str) -> str:
+    """Return a camelCase key of the API in snake_case."""
+    return _CAPITAL.sub(lambda match: f"_{match.group().lower()}", key)
+
+
+def key_in(fields: object, key: str) -> str:
+    """Return ``key`` or its form in snake_case, whichever has a value in ``fields``, or ``""``."""
+    if not isinstance(fields, MAPS):
         return ""
-    return next((key for key in keys if part.get(key) is not None), "")
+    values = cast("Mapping[str, object]", fields)
+    if values.get(key) is not None:
+        return key
+    snake_key = snake_case(key)
+    return snake_key if values.get(snake_key) is not None else ""
+
+
+def value_in(fields: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401  # JSON of any shape
+    """Return the value of ``key``, a camelCase key that may also be in snake_case; None if it is absent."""
+    return fields.get(key_in(fields, key))
 
 
 def call_in(part: object) -> WireMessage | None:
     """Return the body of a call, or None for any other part."""
-    return _body(part, CALL_KEYS)
+    return _body(part, CALL)
 
 
 def result_in(part: object) -> WireMessage | None:
     """Return the body of a result, or None for any other part."""
-    return _body(part, RESULT_KEYS)
+    return _body(part, RESULT)
 
 
-def _body(part: object, keys: tuple[str, ...]) -> WireMessage | None:
-    key = key_in(part, keys)
-    body = part[key] if key and is_map(part) else None
+def _body(part: object, key: str) -> WireMessage | None:
+    body = value_in(part, key) if is_map(part) else None
     return body if is_map(body) else None
 
 

@@ -12,9 +12,10 @@ from agent_memory_log.transcript.gemini.rendering import (
     MODEL,
     RESULT,
     RULES,
-    SIGNATURE_KEYS,
+    SIGNATURE,
     call_in,
     result_in,
+    snake_case,
 )
 from agent_memory_log.transcript.gemini.rules import flaw_in, is_model, needs_signatures, unsigned_calls
 from agent_memory_log.transcript.gemini.shapes import flaw_of_message
@@ -130,9 +131,8 @@ class _Repairer(BlockRepairer):
             message = "the first call of a step must have a thoughtSignature"
             self.draft.note("marked_call", message, (max(entry.index, 0), "parts", number), entry.parts[number])
             part = contents[position]["parts"][number]
-            for key in SIGNATURE_KEYS:
-                part.pop(key, None)
-            part[SIGNATURE_KEYS[0]] = PLACEHOLDER
+            part.pop(snake_case(SIGNATURE), None)  # it may be null
+            part[SIGNATURE] = PLACEHOLDER
 
     def repair_turns(self) -> None:
         """Pair calls with results, and put each call after a content of the user."""

@@ -26,7 +26,7 @@ from agent_memory_log.transcript.gemini.rendering import (
     MODEL,
     RESULT,
     RULES,
-    SIGNATURE_KEYS,
+    SIGNATURE,
     call_in,
     key_in,
     result_in,
@@ -80,7 +80,7 @@ def unsigned_calls(contents: Sequence[object]) -> list[tuple[int, int]]:
                 unsigned = []
             continue
         number = next((number for number, part in enumerate(parts) if call_in(part) is not None), None)
-        if number is not None and not key_in(parts[number], SIGNATURE_KEYS):
+        if number is not None and not key_in(parts[number], SIGNATURE):
             unsigned.append((position, number))
     return unsigned
 

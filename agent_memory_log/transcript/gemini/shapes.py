@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from agent_memory_log.events.fields import describe
-from agent_memory_log.transcript.gemini.rendering import MODEL
+from agent_memory_log.transcript.gemini.rendering import MODEL, snake_case
 from agent_memory_log.transcript.validity.shapes import (
     Check,
     Flaw,
@@ -30,18 +30,12 @@ from agent_memory_log.transcript.validity.shapes import (
 )
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
-_CAPITAL = re.compile(r"[A-Z]")
 
 
 def _base64(value: object) -> Flaw | None:
     if isinstance(value, str) and _BASE64.fullmatch(value):
         return None
     return Flaw((), f"must be base64 text, got {describe(value)}")
-
-
-def snake_case(key: str) -> str:
-    """Return a camelCase key in snake_case."""
-    return _CAPITAL.sub(lambda match: f"_{match.group().lower()}", key)
 
 
 def _in_both_cases(**fields: Check | OptionalField) -> dict[str, Check | OptionalField]:

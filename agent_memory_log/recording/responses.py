@@ -110,22 +110,23 @@ def _has_content(message: Map) -> bool:
     return any(value for key, value in message.items() if key not in _FRAME)
 
 
+def _has_list(key: str) -> Callable[[Map], bool]:
+    return lambda answer: isinstance(answer.get(key), list)
+
+
+_SHAPES: Mapping[str, Callable[[Map], bool]] = {
+    CHAT: _has_list("choices"),
+    RESPONSES: _has_list("output"),
+    BEDROCK: lambda answer: "message" in map_at(answer, "output"),
+    GEMINI: lambda answer: isinstance(answer.get("candidates"), list) or bool(key_in(answer, "promptFeedback")),
+    ANTHROPIC: lambda answer: answer.get("type") == "message" and isinstance(answer.get("content"), list),
+}
+"""Tells for each provider whether an answer has its shape."""
+
+
 def _provider_of(response: object) -> str | None:
-    if not isinstance(response, Mapping):
-        return None
-    answer = cast("Mapping[str, object]", response)
-    if isinstance(answer.get("choices"), list):
-        return CHAT
-    output = answer.get("output")
-    if isinstance(output, list):
-        return RESPONSES
-    if isinstance(output, Mapping) and "message" in output:
-        return BEDROCK
-    if isinstance(answer.get("candidates"), list) or key_in(answer, "promptFeedback"):
-        return GEMINI
-    if answer.get("type") == "message" and isinstance(answer.get("content"), list):
-        return ANTHROPIC
-    return None
+    answer = map_at(response)
+    return next((provider for provider, fits in _SHAPES.items() if fits(answer)), None)
 
 
 def _anthropic(answer: Map) -> _AnswerParts:

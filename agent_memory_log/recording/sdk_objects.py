@@ -131,7 +131,7 @@ def without_sdk_objects(value: object) -> object:
     return value
 
 
-def _with_bytes(dumped: object, plain: object) -> object:
+def _with_bytes(dumped: Any, plain: object) -> Any:  # noqa: ANN401  # JSON of any shape
     """Return ``dumped``, a dump as JSON, with the bytes of ``plain``, the dump of the same object as Python values."""
     if isinstance(plain, bytes):
         return plain

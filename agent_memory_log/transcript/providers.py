@@ -204,9 +204,9 @@ def request(
 ) -> dict[str, Any]:
     """Return every argument of the provider's call that the log can supply.
 
-    The transcript is the value of ``messages``, of ``input`` for OpenAI Responses, or of ``contents`` for Gemini. The other arguments come from the
-    latest ``ModelRequest``. If that request was made to this provider, all its arguments are used. Otherwise only the
-    system prompt and the tools are used, converted to this provider's format.
+    The transcript is the value of ``messages``, of ``input`` for OpenAI Responses, or of ``contents`` for Gemini. The
+    other arguments come from the latest ``ModelRequest``. If that request was made to this provider, all its arguments
+    are used. Otherwise only the system prompt and the tools are used, converted to this provider's format.
 
         client.messages.create(max_tokens=4096, **request(snapshot, "anthropic"))
 

@@ -68,7 +68,7 @@ class Server:
         return genai.Client(api_key="x", http_options=genai.types.HttpOptions(httpx_client=transport))
 
 
-def asked(client: Any, recorder: SyncRunRecorder, store: Any, *, streams: bool) -> RecordedResponse:
+def next_answer(client: Any, recorder: SyncRunRecorder, store: Any, *, streams: bool) -> RecordedResponse:
     """Send the recorded request, and record the answer."""
     config = request(store.load_run(AGENT, RUN), "gemini")
     contents, name = list(config.pop("contents")), config.pop("model")
@@ -84,11 +84,11 @@ def test_conversation_with_the_client_of_the_sdk_is_exact(streams: bool) -> None
         recorder.request("gemini", MODEL, system={"parts": [{"text": "Be kind."}]}, tools=tools)
         recorder.user("Find it.")
         client = server.client()
-        for call_event in reversed(asked(client, recorder, store, streams=streams).tool_calls):
+        for call_event in reversed(next_answer(client, recorder, store, streams=streams).tool_calls):
             assert isinstance(call_event.data, ToolCall)
             with recorder.tool_call(call_event) as call:
                 call.result({"of": call_event.data.tool_call_id})
-        asked(client, recorder, store, streams=streams)
+        next_answer(client, recorder, store, streams=streams)
         snapshot = store.load_run(AGENT, RUN)
     transcript = build(snapshot, "gemini")
     responses = [
@@ -148,7 +148,10 @@ def test_answer_without_content_is_empty_and_names_its_reason(response: Any, rea
 
 
 def test_metadata_of_an_answer_is_no_part_of_the_transcript() -> None:
-    fields = {"groundingMetadata": {"webSearchQueries": ["x"]}, "urlContextMetadata": {"urlMetadata": []}}
+    fields: dict[str, Any] = {
+        "groundingMetadata": {"webSearchQueries": ["x"]},
+        "urlContextMetadata": {"urlMetadata": []},
+    }
     image = {"inlineData": {"mimeType": "image/png", "data": SIGNATURE}}
     recorded, contents = record(answer({"text": "See "}, image, {"text": "this."}, **fields))
     assert contents == [{"role": "model", "parts": [{"text": "See "}, image, {"text": "this."}]}]
@@ -157,14 +160,14 @@ def test_metadata_of_an_answer_is_no_part_of_the_transcript() -> None:
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read, usage.reasoning) == (13, 7, 4, 2)
 
 
-@pytest.mark.parametrize(
-    ("response", "message"),
-    [
-        ({"candidates": [{"content": {}}, {"content": {}}]}, "one candidate, got 2"),
-        ({"candidates": []}, "one candidate, got 0"),
-        ([{"candidates": [{"index": 1, "content": {"parts": [{"text": "B"}]}}]}], "several candidates"),
-    ],
-)
+REFUSED: list[tuple[Any, str]] = [
+    ({"candidates": [{"content": {}}, {"content": {}}]}, "one candidate, got 2"),
+    ({"candidates": []}, "one candidate, got 0"),
+    ([{"candidates": [{"index": 1, "content": {"parts": [{"text": "B"}]}}]}], "several candidates"),
+]
+
+
+@pytest.mark.parametrize(("response", "message"), REFUSED)
 def test_answer_with_several_candidates_is_refused(response: Any, message: str) -> None:
     with pytest.raises(DecodeError, match=message):
         record(response)
@@ -182,7 +185,14 @@ def streamed(*parts: dict[str, Any]) -> list[Any]:
 def test_texts_are_joined_and_signed_parts_stay_alone() -> None:
     thought = {"text": "b", "thought": True, "thoughtSignature": SIGNATURE}
     last = {"text": "", "thoughtSignature": SIGNATURE}
-    parts = [{"text": "a", "thought": True}, {"text": "a", "thought": True}, thought, {"text": "c"}, {"text": "d"}, last]
+    parts: list[dict[str, Any]] = [
+        {"text": "a", "thought": True},
+        {"text": "a", "thought": True},
+        thought,
+        {"text": "c"},
+        {"text": "d"},
+        last,
+    ]
     assert streamed(*parts) == [{"text": "aa", "thought": True}, thought, {"text": "cd"}, last]
 
 
@@ -196,7 +206,7 @@ def chunk(*pieces: dict[str, Any], goes_on: bool = True, **fields: object) -> di
 
 
 def test_arguments_that_stream_in_pieces_make_up_a_call() -> None:
-    parts = [
+    parts: list[dict[str, Any]] = [
         {**chunk(name="find", id="c1"), "thoughtSignature": SIGNATURE},
         chunk(piece("$.place.name", stringValue="New "), piece("$.n", numberValue=2)),
         chunk(piece("$.place.name", stringValue="York"), piece("$.tags[0]", stringValue="a")),

@@ -147,7 +147,8 @@ async def test_only_an_error_is_raised_with_its_text(provider: str) -> None:
     async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
         with pytest.raises(DecodeError, match="Overloaded"):
             await recorder.record_response(
-                [TEXT_THEN_CALL[provider][0], ERRORS[provider]][provider in ("gemini", "openai-chat") :], provider=provider
+                [TEXT_THEN_CALL[provider][0], ERRORS[provider]][provider in ("gemini", "openai-chat") :],
+                provider=provider,
             )
         assert not (await store.load_run(AGENT, RUN)).version
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agent_memory_log import (
     AssistantMessage,
     EventData,
+    JsonValue,
     SystemMessage,
     Thinking,
     ToolCall,
@@ -26,7 +27,7 @@ from agent_memory_log.transcript.gemini.repairing import OPENING, PLACEHOLDER
 from agent_memory_log.transcript.providers import repair, request, validate
 from tests.transcript.gemini_judge import judge_config, judge_messages
 from tests.transcript.transcript_runs import ODD_VALUES, assert_repaired, built_from, nearly, rules_of
-from tests.transcript.transcripts import Message, assert_exact, json_values, maps, run_of, unhurried
+from tests.transcript.transcripts import Message, assert_exact, json_values, maps, run_of, shaped, unhurried
 
 GEMINI = "gemini"
 THREE = {"model": "gemini-3-pro-preview"}
@@ -179,7 +180,7 @@ ODD: dict[str, list[Message]] = {
         user({"functionResponse": {"name": "f", "response": {"output": v, "error": v}}}) for v in ODD_VALUES
     ],
     "signatures": [model(thought(thoughtSignature=v), call(thoughtSignature=v)) for v in ODD_VALUES],
-    "thoughts": [model({"text": v, "thought": v}, thought(v, partMetadata={})) for v in ODD_VALUES],  # type: ignore[arg-type]  # wrong on purpose
+    "thoughts": [model({"text": v, "thought": v}, thought(v, partMetadata={})) for v in ODD_VALUES],
     "an unfinished call": [model({"functionCall": {"name": "f", "willContinue": True}}, {"functionCall": {}})],
     "more calls than results": [model(call(), call()), user(result()), user(result()), model(call())],
     "ids of another kind": [model(call(call_id=""), call(call_id="gemini_call_1")), user(result(), result(call_id=""))],
@@ -215,7 +216,7 @@ odd_results = maps({"id": ids, "name": texts, "response": json_values, "parts": 
 odd_parts = st.one_of(
     parts,
     json_values,
-    st.fixed_dictionaries({"functionCall": odd_calls}, optional={"thought": json_values}),
+    shaped({"functionCall": odd_calls}, thought=json_values),
     st.fixed_dictionaries({"functionResponse": odd_results}),
     maps({"text": texts, "thought": st.booleans(), "thoughtSignature": texts, "function_call": odd_calls}),
 )
@@ -261,7 +262,11 @@ BROKEN: dict[str, tuple[list[Message], str, int]] = {
     "a call first": ([model(call()), user(result())], "call_order", 1),
     "a call after a text of the model": ([user(), model(), model(call()), user(result())], "call_order", 3),
     "a call at the end": ([user(), model(text(), call())], "unanswered_call", 3),
-    "one of two calls without a result": ([user(), model(call("a"), call("b")), user(result("b"))], "unanswered_call", 2),
+    "one of two calls without a result": (
+        [user(), model(call("a"), call("b")), user(result("b"))],
+        "unanswered_call",
+        2,
+    ),
     "two calls of one name, one result": ([user(), model(call(), call()), user(result())], "unanswered_call", 3),
     "results in two contents": (
         [user(), model(call("a"), call("b")), user(result("a")), user(result("b"))],
@@ -299,7 +304,9 @@ def test_broken_rule_is_reported_with_its_seq_and_repaired(messages: list[Messag
 def test_repair_keeps_a_result_that_came_too_late() -> None:
     messages = [user(), model(call("a"), call("b")), user(text("Well?")), user(result("b", value=2))]
     repaired = assert_repaired(messages, GEMINI, judge_messages)
-    interrupted = {"functionResponse": {"name": "a", "response": {"error": "interrupted: no result of this call was recorded"}}}
+    interrupted = {
+        "functionResponse": {"name": "a", "response": {"error": "interrupted: no result of this call was recorded"}}
+    }
     assert list(repaired.transcript) == [*messages[:2], user(interrupted, result("b", value=2), text("Well?"))]
 
 
@@ -343,7 +350,9 @@ def test_calls_of_another_provider_are_marked_for_gemini_3() -> None:
 
 
 @unhurried
-@given(st.binary(min_size=1, max_size=60), st.sampled_from(["standard", "urlsafe"]), st.sampled_from([text, thought, call]))
+@given(
+    st.binary(min_size=1, max_size=60), st.sampled_from(["standard", "urlsafe"]), st.sampled_from([text, thought, call])
+)
 def test_signatures_survive_byte_for_byte(signature: bytes, alphabet: str, part: Any) -> None:
     encoded = getattr(base64, f"{alphabet}_b64encode")(signature).decode()
     messages = [user(), model(part(thoughtSignature=encoded))]
@@ -394,22 +403,24 @@ def test_parts_become_payloads() -> None:
 
 
 def test_results_of_one_tool_are_in_the_order_of_their_calls() -> None:
-    asked = parse([user(), model(call("f"), call("g"), call("f"), call("f"))], GEMINI)
-    first, other, second, third = [event.data for event in asked if isinstance(event.data, ToolCall)]
+    first_events = parse([user(), model(call("f"), call("g"), call("f"), call("f"))], GEMINI)
+    first, other, second, third = [event.data for event in first_events if isinstance(event.data, ToolCall)]
     answers = [
         ToolResult(data.tool_call_id, data.tool_name, result_json=number)
         for data, number in ((third, "3"), (other, "0"), (second, "2"), (first, "1"))
     ]
-    built = build(run_of(*(event.data for event in asked), *answers), GEMINI)
+    built = build(run_of(*(event.data for event in first_events), *answers), GEMINI)
     assert built[2] == user(result("f", value=1), result("g", value=0), result("f", value=2), result("f", value=3))
     assert [built.seq_at((2, "parts", number)) for number in range(4)] == [9, 7, 8, 6]
     assert_exact(list(built), GEMINI)
 
 
 def test_result_of_a_live_call_has_the_name_on_the_wire() -> None:
-    asked = parse([user(), model(call("a.b"))], GEMINI)
-    (data,) = [event.data for event in asked if isinstance(event.data, ToolCall)]
-    built = build(run_of(*(event.data for event in asked), ToolResult(data.tool_call_id, "a.b", result_json="1")), GEMINI)
+    first_events = parse([user(), model(call("a.b"))], GEMINI)
+    (data,) = [event.data for event in first_events if isinstance(event.data, ToolCall)]
+    built = build(
+        run_of(*(event.data for event in first_events), ToolResult(data.tool_call_id, "a.b", result_json="1")), GEMINI
+    )
     assert built[2] == user(result("a.b", value=1))
     assert validate(built, GEMINI) == []
 
@@ -457,10 +468,14 @@ def test_many_open_calls_take_no_time() -> None:
 
 
 def test_request_is_what_the_sdk_takes() -> None:
-    declaration = {"name": "f", "description": "D", "parameters": {"type": "OBJECT", "properties": {"id": {"type": "STRING"}}}}
-    tools = [{"googleSearch": {}}, {"functionDeclarations": [declaration, {"name": "g"}]}]
+    declaration: JsonValue = {
+        "name": "f",
+        "description": "D",
+        "parameters": {"type": "OBJECT", "properties": {"id": {"type": "STRING"}}},
+    }
+    tools: JsonValue = [{"googleSearch": {}}, {"functionDeclarations": [declaration, {"name": "g"}]}]
     system = {"parts": [text("Be kind.")]}
-    parameters = {"temperature": 0.5, "thinkingConfig": {"includeThoughts": True}}
+    parameters: dict[str, JsonValue] = {"temperature": 0.5, "thinkingConfig": {"includeThoughts": True}}
     recorded = model_request(run_of(), GEMINI, model="gemini-3-pro", system=system, tools=tools, parameters=parameters)
     arguments = request(run_of(recorded, UserMessage("U")), GEMINI)
     assert arguments == {

@@ -637,6 +637,10 @@ _LIMITED: dict[str, Callable[[object], list[Message]]] = {
         {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]},
         {"role": "user", "content": [{"toolResult": {"toolUseId": "c", "content": content}}]},
     ],
+    "gemini": lambda content: [
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": content}]},
+    ],
     "openai-chat": lambda content: [
         {
             "role": "assistant",
@@ -661,6 +665,8 @@ _LIMITED: dict[str, Callable[[object], list[Message]]] = {
         ("anthropic", [{"type": "text", "text": "x"}, {"type": "image", "source": "y" * 100}], 1 + 128),
         ("bedrock", [{"text": "x" * 50}, {"text": "y" * 49}], 100),
         ("bedrock", [{"json": {"a": "é" * 46}}], 100),
+        ("gemini", {"name": "f", "response": {"output": "é" * 49}}, 100),
+        ("gemini", {"name": "f", "response": {"error": "x" * 50}, "parts": [{"inlineData": {"data": "y" * 50}}]}, 128),
         ("openai-chat", [{"type": "text", "text": "🧾" * 25}], 100),
         ("openai-chat", {"odd": "x" * 90}, 100),
         ("openai-responses", [{"type": "input_text", "text": "x" * 100}], 100),

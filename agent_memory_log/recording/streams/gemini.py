@@ -100,25 +100,26 @@ def _add_argument(arguments: Map, piece: Map) -> None:
     path = value_in(piece, "jsonPath")
     steps: list[tuple[str, str, str]] = _STEPS.findall(path) if isinstance(path, str) else []
     key = next((key for key in _VALUES if value_in(piece, key) is not None), None)
-    grown: Any = arguments
+    last = len(steps) - 1
+    grown: Any = arguments if steps and key is not None and last < _DEEPEST else None
     for number, (name, index, quoted) in enumerate(steps):
-        step = int(index[:_LONGEST_INDEX]) if index else name or quoted
-        if isinstance(grown, list) and isinstance(step, int) and step < _MOST_ITEMS:
-            items = cast("list[Any]", grown)
+        step: Any = int(index[:_LONGEST_INDEX]) if index else name or quoted
+        if isinstance(grown, list) and index and step < _MOST_ITEMS:
+            items = cast("list[object]", grown)
             items.extend([None] * (step + 1 - len(items)))
-            old: Any = items[step]
-        elif isinstance(grown, dict) and isinstance(step, str):
+            old: object = items[step]
+        elif isinstance(grown, dict) and not index:
             old = cast("Map", grown).get(step)
         else:
             break
-        if number == len(steps) - 1 and key is not None and number < _DEEPEST:
-            value = None if key == "nullValue" else value_in(piece, key)
+        if number == last:
+            value = None if key == "nullValue" else value_in(piece, key or "")
             if isinstance(value, str) and isinstance(old, Pieces):
                 old.texts.append(value)
             else:
                 grown[step] = Pieces(value) if isinstance(value, str) else value
             return
         if old is None:
-            grown[step] = old = [] if steps[min(number + 1, len(steps) - 1)][1] else {}
+            grown[step] = old = [] if steps[number + 1][1] else {}
         grown = old
     raise DecodeError(f"a stream of gemini has an argument without a valid path or value: {describe(piece)}")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import msgspec
 
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import decode_json
-from agent_memory_log.recording.sdk_objects import Map, map_at, maps_in
+from agent_memory_log.recording.sdk_objects import Map, map_at
 
 LONGEST_ERROR = 1_000
 """The most characters of a provider's error that are kept."""
@@ -75,13 +75,13 @@ def put_together(grown: Map) -> None:
         grown[key] = _together(value)
 
 
-def _together(value: object) -> object:
+def _together(value: Any) -> Any:  # noqa: ANN401  # JSON of any shape
     if isinstance(value, Pieces):
         return "".join(value.texts)
+    if isinstance(value, list):
+        return [_together(item) for item in cast("list[object]", value)]
     if isinstance(value, dict):
         put_together(cast("Map", value))
-    elif isinstance(value, list):
-        return [_together(item) for item in cast("list[object]", value)]
     return value
 
 

@@ -101,7 +101,9 @@ class _Repairer(BlockRepairer):
 
     def interrupted(self, call_body: WireMessage) -> WireMessage:
         """Return the result for a call that has no recorded result."""
-        return {"toolResult": {"toolUseId": call_body["toolUseId"], "content": [{"text": INTERRUPTED}], "status": "error"}}
+        return {
+            "toolResult": {"toolUseId": call_body["toolUseId"], "content": [{"text": INTERRUPTED}], "status": "error"}
+        }
 
     def signed_in(self, block: WireMessage) -> tuple[str, str] | None:
         """Return the signature and the text of a reasoning block."""

@@ -270,6 +270,8 @@ def _full_size(residual: object, size: int) -> int:
         for key in ("content", "output"):
             if key in fields:
                 return len(encode_json(cast("JsonValue", fields[key])))
+        if "parts" in fields:  # the media in a result of Gemini
+            size += len(encode_json(cast("JsonValue", fields["parts"])))
     return size + size_beside_text(parts.get("parts"))
 
 

@@ -99,4 +99,5 @@ class GeminiBuilder(BlockBuilder):
         body = apply(rendering.function_response(data, wire_id, self._names.of(data), residual), residual)
         if omitted is not None:
             body["response"] = {rendering.OUTPUT: omitted}
+            body.pop("parts", None)
         return rendering.whole_part({rendering.key_of(residual, rendering.RESULT): body}, residual)

@@ -64,7 +64,7 @@ def snake_case(key: str) -> str:
 
 
 def key_in(fields: object, key: str) -> str:
-    """Return ``key`` or its form in snake_case, whichever has a value in ``fields``, or ``""``."""
+    """Return ``key`` or its form in snake_case if ``fields`` has a value there, and ``""`` otherwise."""
     if not isinstance(fields, MAPS):
         return ""
     values = cast("Mapping[str, object]", fields)

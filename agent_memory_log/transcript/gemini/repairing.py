@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from agent_memory_log.transcript.findings import WireMessage
@@ -105,7 +105,7 @@ class _Repairer(BlockRepairer):
     def _take_ids_back(self) -> None:
         """Give each call and result its own id again. A result without an id gets the name of its call."""
         names: dict[str, str] = {}
-        given = {id(body) for body, _ in self._given}
+        with_new_id = {id(body) for body, _ in self._given}
         for entry in self.draft.entries:
             for part in entry.message["parts"]:
                 call, result = call_in(part), result_in(part)
@@ -113,7 +113,7 @@ class _Repairer(BlockRepairer):
                     names[call["id"]] = call["name"]
                 elif result is not None:
                     answered = result["id"]
-                    if id(result) in given or answered.startswith("\0"):
+                    if id(result) in with_new_id or answered.startswith("\0"):
                         result["name"] = names[answered]
                     if answered.startswith("\0"):
                         self._given.append((result, _NO_ID))
@@ -191,7 +191,7 @@ class _Repairer(BlockRepairer):
         del block
         return None
 
-    def as_seen(self, message: WireMessage) -> tuple[object, Sequence[Any]]:
+    def as_seen(self, message: WireMessage) -> tuple[object, list[Any]]:
         """Return nothing, because signatures cover no content."""
         del message
         return None, []

@@ -1,6 +1,7 @@
 """Checks the rules of Gemini for ``contents``, as far as the contents and the request show.
 
-- ``message_shape``: a content is a map with ``parts``. Its role is ``user``, ``model``, ``function``, ``tool`` or absent.
+- ``message_shape``: a content is a map with ``parts``. Its role is ``user``, ``model``, ``function`` or ``tool``, or
+  absent.
 - ``block_shape``: a part holds exactly one kind of data with a valid value, and the role allows it.
 - ``empty_message``: a content has a part.
 - ``call_order``: a content with calls follows a content of the user.
@@ -49,9 +50,9 @@ def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
         checker.take(position, message)
     checker.end_calls()
     if needs_signatures(facts):
+        problem = "Gemini 3 refuses a step whose first call has no thoughtSignature: send back the recorded one"
         for position, number in unsigned_calls(contents):
-            message = "Gemini 3 refuses a step whose first call has no thoughtSignature: send back the recorded one"
-            checker.find("missing_signature", message, (position, "parts", number))
+            checker.find("missing_signature", problem, (position, "parts", number))
     return checker.findings
 
 

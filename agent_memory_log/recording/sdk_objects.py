@@ -131,17 +131,15 @@ def without_sdk_objects(value: object) -> object:
     return value
 
 
-def _with_bytes(dumped: Any, plain: object) -> Any:  # noqa: ANN401  # JSON of any shape
+def _with_bytes(dumped: object, plain: object) -> object:
     """Return ``dumped``, a dump as JSON, with the bytes of ``plain``, the dump of the same object as Python values."""
-    if isinstance(plain, bytes):
-        return plain
-    if isinstance(dumped, dict) and isinstance(plain, dict):
-        values = cast("Map", plain)
-        return {key: _with_bytes(item, values.get(key)) for key, item in cast("Map", dumped).items()}
-    if isinstance(dumped, list) and isinstance(plain, (list, tuple)):
-        pairs = zip(cast("list[object]", dumped), cast("Sequence[object]", plain), strict=True)
-        return [_with_bytes(item, other) for item, other in pairs]
-    return dumped
+    if isinstance(plain, Mapping):
+        values, other_values = cast("Map", dumped), cast("Mapping[str, object]", plain)
+        return {key: _with_bytes(item, other_values.get(key)) for key, item in values.items()}
+    if isinstance(plain, (list, tuple)):
+        items, others = cast("list[object]", dumped), cast("Sequence[object]", plain)
+        return [_with_bytes(item, other) for item, other in zip(items, others, strict=True)]
+    return plain if isinstance(plain, bytes) else dumped
 
 
 def without_bytes(value: object) -> Any:  # noqa: ANN401  # JSON of any shape

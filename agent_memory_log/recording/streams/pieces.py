@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Self, cast
+from typing import NamedTuple, Self, cast
 
 import msgspec
 
@@ -75,13 +75,15 @@ def put_together(grown: Map) -> None:
         grown[key] = _together(value)
 
 
-def _together(value: Any) -> Any:  # noqa: ANN401  # JSON of any shape
+def _together(value: object) -> object:
     if isinstance(value, Pieces):
         return "".join(value.texts)
     if isinstance(value, list):
         return [_together(item) for item in cast("list[object]", value)]
     if isinstance(value, dict):
-        put_together(cast("Map", value))
+        own = cast("Map", value)
+        put_together(own)
+        return own
     return value
 
 

@@ -357,8 +357,17 @@ def test_signatures_survive_byte_for_byte(signature: bytes, alphabet: str, part:
     encoded = getattr(base64, f"{alphabet}_b64encode")(signature).decode()
     messages = [user(), model(part(thoughtSignature=encoded))]
     assert_exact(messages, GEMINI)
+    judge_messages(messages)
     repaired = repair(messages, GEMINI).transcript
     assert repaired[1]["parts"][0]["thoughtSignature"] == encoded
+
+
+@unhurried
+@given(st.text("AQgw+/-_=", max_size=9))
+def test_sdk_accepts_every_signature_that_validate_accepts(signature: str) -> None:
+    messages = [user(), model(text(thoughtSignature=signature))]
+    if not validate(messages, GEMINI):
+        judge_messages(messages)
 
 
 def test_thoughts_of_others_are_not_sent_to_gemini() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +14,6 @@ _FILE = Path(__file__).parents[1] / "data" / "provider_traffic.jsonl.gz"
 _MESSAGES_KEYS = {"gemini": "contents", "openai-responses": "input"}
 _OWN_HOSTS = ("api.anthropic.com", "api.openai.com", "bedrock-runtime.", "generativelanguage.googleapis.com")
 _VERTEX = "aiplatform.googleapis.com"  # a region may precede it
-_MODEL_IN_PATH = re.compile(r"/(models/[^/:]+):")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +65,6 @@ def _exchange(line: dict[str, Any]) -> Exchange | None:
     answer = line.get("events") or line.get("response")
     if line["status"] != 200 or not isinstance(answer, (dict, list)) or "token" in line["path"].lower():
         answer = None
-    model = _MODEL_IN_PATH.search(line["path"])
-    if model is not None and line["provider"] == "gemini":
-        request["model"] = model.group(1)
     return Exchange(
         f"{line['source'].removeprefix('models/').removeprefix('cassettes/')} {line['n']}",
         line["provider"],

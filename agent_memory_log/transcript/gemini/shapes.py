@@ -1,16 +1,17 @@
 """Defines the required fields of each part of a Gemini content. Unknown fields may hold anything.
 
 Keys may be in camelCase, as the API writes them, or in snake_case, as Google's SDK does. A null means that a field is
-absent. Binary content is base64 text, with either of the two alphabets.
+absent. Binary content is base64 text, with either of the two alphabets, and
+with or without padding.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import cast
 
 from agent_memory_log.events.fields import describe
+from agent_memory_log.transcript.conversion.rendering import bytes_of_base64
 from agent_memory_log.transcript.gemini.rendering import MODEL, snake_case
 from agent_memory_log.transcript.validity.shapes import (
     Check,
@@ -29,12 +30,16 @@ from agent_memory_log.transcript.validity.shapes import (
     text,
 )
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
+_OTHER_ALPHABET = str.maketrans("-_+/", "+/??")
 
 
 def _base64(value: object) -> Flaw | None:
-    if isinstance(value, str) and _BASE64.fullmatch(value):
-        return None
+    if isinstance(value, str):
+        bare = value.rstrip("=")
+        padded = bare + "=" * (-len(bare) % 4)
+        standard = padded.translate(_OTHER_ALPHABET) if "-" in bare or "_" in bare else padded
+        if value in (bare, padded) and (not value or bytes_of_base64(standard)):
+            return None
     return Flaw((), f"must be base64 text, got {describe(value)}")
 
 

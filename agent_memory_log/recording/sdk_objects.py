@@ -134,11 +134,11 @@ def without_sdk_objects(value: object) -> object:
 def _with_bytes(dumped: object, plain: object) -> object:
     """Return ``dumped``, a dump as JSON, with the bytes of ``plain``, the dump of the same object as Python values."""
     if isinstance(plain, Mapping):
-        values, other_values = cast("Map", dumped), cast("Mapping[str, object]", plain)
-        return {key: _with_bytes(item, other_values.get(key)) for key, item in values.items()}
+        values, plain_values = cast("Map", dumped), cast("Mapping[str, object]", plain)
+        return {key: _with_bytes(item, plain_values.get(key)) for key, item in values.items()}
     if isinstance(plain, (list, tuple)):
-        items, others = cast("list[object]", dumped), cast("Sequence[object]", plain)
-        return [_with_bytes(item, other) for item, other in zip(items, others, strict=True)]
+        items, plain_items = cast("list[object]", dumped), cast("Sequence[object]", plain)
+        return [_with_bytes(item, other) for item, other in zip(items, plain_items, strict=True)]
     return plain if isinstance(plain, bytes) else dumped
 
 

@@ -32,7 +32,7 @@ from agent_memory_log.transcript.gemini.rendering import (
     key_in,
     result_in,
 )
-from agent_memory_log.transcript.gemini.shapes import flaw_of, flaw_of_message
+from agent_memory_log.transcript.gemini.shapes import base64_text, flaw_of, flaw_of_message
 from agent_memory_log.transcript.json_types import list_in
 from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.validity.rules import RuleChecker
@@ -98,6 +98,31 @@ def flaw_in(part: object, *, of_model: bool) -> Flaw | None:
     return None
 
 
+def _plain_kind(part: dict[str, Any]) -> str:
+    """Return the kind of a common, valid part; ``""`` if the part needs a full check."""
+    if type(part) is not dict or not part:
+        return ""
+    if len(part) == 1:
+        kind, body = next(iter(part.items()))
+        if kind == "text":
+            return kind if type(body) is str else ""
+        return kind if kind in _VALUE_KEYS and _is_plain_body(body, _VALUE_KEYS[kind]) else ""
+    is_thought = part.keys() <= _THOUGHT_KEYS and type(part.get("text")) is str
+    is_thought = is_thought and type(part.get("thought", True)) is bool
+    return "text" if is_thought and base64_text(part.get(SIGNATURE, "")) is None else ""
+
+
+def _is_plain_body(body: dict[str, Any], value_key: str) -> bool:
+    """Return whether the body of a call or a result has a name, a map at ``value_key``, and perhaps an id."""
+    if type(body) is not dict or type(body.get(value_key)) is not dict or type(body.get("name")) is not str:
+        return False
+    return bool(body["name"]) and (len(body) == 2 or (len(body) == 3 and type(body.get("id")) is str))  # noqa: PLR2004
+
+
+_THOUGHT_KEYS = frozenset({"text", "thought", SIGNATURE})
+_VALUE_KEYS = {CALL: "args", RESULT: "response"}
+
+
 class _Checker(RuleChecker):
     def __init__(self) -> None:
         super().__init__(RULES)
@@ -107,7 +132,9 @@ class _Checker(RuleChecker):
         self._unanswered: dict[Path, str] = {}
 
     def take(self, position: int, message: WireMessage) -> None:
-        flaw = flaw_of_message(message)
+        is_plain = type(message) is dict and len(message) == 2 and type(message.get("parts")) is list  # noqa: PLR2004
+        role = message.get("role") if is_plain else ""
+        flaw = None if role == "user" or role == MODEL else flaw_of_message(message)  # noqa: PLR1714  # a role may be unhashable
         if flaw is not None:
             self.find("message_shape", f"Gemini does not accept this content: {flaw.described()}", (position,))
             return
@@ -119,19 +146,27 @@ class _Checker(RuleChecker):
         if of_model:
             self.end_calls()
         for number, part in enumerate(parts):
-            path = (position, "parts", number)
-            flaw = flaw_in(part, of_model=of_model)
-            if flaw is not None:
-                message_text = f"Gemini does not accept this part: {flaw.described()}"
-                self.find("block_shape", message_text, (*path, *flaw.path))
-            elif of_model:
-                self._take_call(call_in(part), path)
-            else:
-                self._take_result(result_in(part), path)
+            kind = _plain_kind(part)
+            if kind != "text":
+                self._take_part(part, kind, (position, "parts", number), of_model=of_model)
         if not of_model:
             self.end_calls()
             self._ids = set()
         self._is_after_user = not of_model
+
+    def _take_part(self, part: dict[str, Any], kind: str, path: Path, *, of_model: bool) -> None:
+        if kind == (CALL if of_model else RESULT):
+            body: WireMessage | None = part[kind]
+        else:
+            flaw = flaw_in(part, of_model=of_model)
+            if flaw is not None:
+                self.find("block_shape", f"Gemini does not accept this part: {flaw.described()}", (*path, *flaw.path))
+                return
+            body = call_in(part) if of_model else result_in(part)
+        if body is not None and of_model:
+            self._take_call(body, path)
+        elif body is not None:
+            self._take_result(body, path)
 
     def end_calls(self, answered: object = None) -> None:
         """Check the rule ``unanswered_call`` for the open calls, and close all calls."""
@@ -141,9 +176,7 @@ class _Checker(RuleChecker):
         self._unanswered = {}
         self._calls = OpenCalls()
 
-    def _take_call(self, call: WireMessage | None, path: Path) -> None:
-        if call is None:
-            return
+    def _take_call(self, call: WireMessage, path: Path) -> None:
         name: str = call["name"]
         call_id: str = call.get("id") or ""
         if not self._is_after_user and not self._unanswered:
@@ -157,9 +190,7 @@ class _Checker(RuleChecker):
         self._calls.add(call_id, name, path)
         self._unanswered[path] = name
 
-    def _take_result(self, result: WireMessage | None, path: Path) -> None:
-        if result is None:
-            return
+    def _take_result(self, result: WireMessage, path: Path) -> None:
         call_id: str = result.get("id") or ""
         call = self._calls.answer(call_id, result["name"])
         if call is not None:

@@ -7,11 +7,11 @@ with or without padding.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import cast
 
 from agent_memory_log.events.fields import describe
-from agent_memory_log.transcript.conversion.rendering import bytes_of_base64
 from agent_memory_log.transcript.gemini.rendering import MODEL, snake_case
 from agent_memory_log.transcript.validity.shapes import (
     Check,
@@ -30,15 +30,18 @@ from agent_memory_log.transcript.validity.shapes import (
     text,
 )
 
-_OTHER_ALPHABET = str.maketrans("-_+/", "+/??")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*|[A-Za-z0-9_-]*", re.ASCII)
+_LAST_CHARACTERS = {2: "AQgw", 3: "AEIMQUYcgkosw048"}
+"""The possible last characters of base64 text with an incomplete last group, by the length of that group."""
 
 
-def _base64(value: object) -> Flaw | None:
+def base64_text(value: object) -> Flaw | None:
+    """Accept base64 text in either alphabet, with or without padding."""
     if isinstance(value, str):
         bare = value.rstrip("=")
-        padded = bare + "=" * (-len(bare) % 4)
-        standard = padded.translate(_OTHER_ALPHABET) if "-" in bare or "_" in bare else padded
-        if value in (bare, padded) and (not value or bytes_of_base64(standard)):
+        length = len(bare) % 4
+        is_whole = not length or bare[-1] in _LAST_CHARACTERS.get(length, "")
+        if is_whole and len(value) - len(bare) in (0, -len(bare) % 4) and _BASE64.fullmatch(bare):
             return None
     return Flaw((), f"must be base64 text, got {describe(value)}")
 
@@ -51,7 +54,7 @@ def _body(**fields: Check) -> Check:
     return record(**_in_both_cases(**{key: optional_or_null(check) for key, check in fields.items()}))
 
 
-_BLOB = _body(mimeType=text, data=_base64, displayName=text)
+_BLOB = _body(mimeType=text, data=base64_text, displayName=text)
 _FILE = _body(mimeType=text, fileUri=text, displayName=text)
 _RESPONSE_PART = _body(inlineData=_BLOB, fileData=_FILE)
 
@@ -70,7 +73,7 @@ _DATA: Mapping[str, Check] = {
 }
 _BESIDE_DATA: Mapping[str, Check] = {
     "thought": boolean,
-    "thoughtSignature": _base64,
+    "thoughtSignature": base64_text,
     "videoMetadata": _body(startOffset=text, endOffset=text, fps=number),
     "mediaResolution": any_map,
     "partMetadata": any_map,

@@ -21,9 +21,7 @@ def replay(
     *,
     provider: Annotated[
         str,
-        typer.Option(
-            "--to", metavar="PROVIDER", help="The provider: anthropic, bedrock, openai-chat or openai-responses."
-        ),
+        typer.Option("--to", metavar="PROVIDER", help=f"The provider: {', '.join(provider_names())}."),
     ],
     store: StoreUrl = None,
     repaired: Annotated[
@@ -46,7 +44,8 @@ def replay(
 ) -> None:
     """Write a run as a provider's transcript, in JSON.
 
-    The JSON is the value of the messages argument of the provider's API call (of input for openai-responses).
+    The JSON is the value of the messages argument of the provider's API call (of input for openai-responses, of
+    contents for gemini).
 
     If standard error is a terminal, remarks are written to it. They list the parts of the run that the transcript
     lacks, and the parts that the provider would refuse. With --repair they list the changes instead of refused parts.

@@ -85,7 +85,7 @@ class SyncMemoryClient:
         embedder: Lets search find texts that share no word with a query. It embeds each text once, at the first search
             that needs it. The vectors are stored next to the memories. If it fails, search compares words only.
         count_tokens: Counts the tokens of a text for ``context``. Default: ``tiktoken`` if it is installed, otherwise
-            the text's bytes, which are never fewer than its tokens.
+            an estimate that is rather too high.
         index_bytes: The approximate memory for the search indexes of all subjects, in bytes. Default: 512 MiB.
         merger: Chooses a value when a new preference or fact would replace another value. Without a merger, the new
             value replaces the old one. ``update`` does not use it. If the merger returns None or fails, the new value

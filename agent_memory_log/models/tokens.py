@@ -1,17 +1,45 @@
-"""Counts the tokens of a text with a tokenizer, or returns an upper bound if no tokenizer is installed."""
+"""Counts the tokens of a text with ``tiktoken``, or estimates them if it is not installed."""
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
-from typing import Literal, Protocol, cast
+from math import ceil
+from typing import NamedTuple, Protocol, cast
 
 CountTokens = Callable[[str], int]
 """A function that returns the number of tokens of a text."""
 
 _ENCODING = "o200k_base"
+
+_PIECES = re.compile(
+    r"(?P<word>[A-Z]?[a-z]+)|(?P<pairs>[A-Z]+|[0-9]+|[!-/:-@\[-`{-~]+)|(?P<space>[^\S\n]{2,}|\n\s*|\t)|(?P<other>[^\x00-\x7f])"
+)
+_WORD_LETTERS = 4
+_ALPHABETS = (
+    (0x00A0, 0x0250, 2.0),  # Latin
+    (0x0400, 0x0530, 0.9),  # Cyrillic
+    (0x1E00, 0x1F00, 2.0),  # Latin of Vietnamese
+    (0x2E80, 0x3400, 1.4),  # Kana and East Asian punctuation
+    (0x3400, 0xA000, 1.65),  # Chinese characters
+    (0xAC00, 0xD7B0, 1.4),  # Hangul
+    (0xFF00, 0xFFF0, 1.4),  # wide forms
+)
+"""Ranges of code points, and the tokens of a character."""
+
+
+class TokenCounter(NamedTuple):
+    """A way to count tokens.
+
+    Attributes:
+        name: ``tiktoken`` or ``estimate``.
+        count: Returns the number of tokens of a text.
+    """
+
+    name: str
+    count: CountTokens
 
 
 class _Encoding(Protocol):
@@ -23,29 +51,43 @@ class _Tiktoken(Protocol):
 
 
 @cache
-def default_count() -> CountTokens:
-    """Return the token counter of ``tiktoken``, or ``count_bytes`` if ``tiktoken`` cannot be used."""
+def default_counter() -> TokenCounter:
+    """Return the counter of ``tiktoken``, or ``estimate_tokens`` if ``tiktoken`` cannot be used."""
     try:
         encoding = cast("_Tiktoken", import_module("tiktoken")).get_encoding(_ENCODING)
     except Exception:  # noqa: BLE001  # it is not installed, or it cannot download its vocabulary
-        return count_bytes
-    return lambda text: len(encoding.encode_ordinary(text))
+        return TokenCounter("estimate", estimate_tokens)
+    return TokenCounter("tiktoken", lambda text: len(encoding.encode_ordinary(text)))
 
 
-def count_bytes(text: str) -> int:
-    """Return an upper bound for the tokens of a text: its UTF-8 bytes. Byte-based tokenizers never make more tokens.
+def estimate_tokens(text: str) -> int:
+    """Return an upper estimate of the tokens of a text.
 
-    Some tokenizers first convert the text to NFC or NFKC with tables of any Unicode version. A character can have more
-    bytes in these forms, so the form with the most bytes counts for each character.
+    It was calibrated with the tokenizers ``cl100k_base`` of OpenAI and the public one of Claude 2. For English, code,
+    JSON, Chinese, Japanese and Korean it is 1.0 to 1.6 times the larger of both counts, in texts of 500 characters. It
+    is less certain for other languages, and too low for text that looks random, such as base64.
+
+    A word of letters has a token for every four letters. Capitals, digits and ASCII marks have a token for every two
+    characters. The characters of other alphabets have a fixed weight, or the number of their bytes in UTF-8.
     """
-    if text.isascii():
-        return len(text)
-    is_mark = [unicodedata.combining(character) != 0 for character in text] + [False]
-    return sum(_most_bytes(character, is_mark[index] or is_mark[index + 1]) for index, character in enumerate(text))
+    tokens = 0.0
+    for piece in _PIECES.finditer(text):
+        length = piece.end() - piece.start()
+        match piece.lastgroup:
+            case "word":
+                tokens += ceil(length / _WORD_LETTERS)
+            case "pairs":
+                tokens += ceil(length / 2)
+            case "space":
+                tokens += 1
+            case _:
+                tokens += _weight(piece.group())
+    return ceil(tokens)
 
 
-@lru_cache(4_096)
-def _most_bytes(character: str, near_mark: bool) -> int:
-    """Return the maximum bytes of a character. Near a combining mark, normalization may decompose the character."""
-    forms: tuple[Literal["NFC", "NFKC", "NFD", "NFKD"], ...] = ("NFD", "NFKD") if near_mark else ("NFC", "NFKC")
-    return max(len(character.encode()), *(len(unicodedata.normalize(form, character).encode()) for form in forms))
+def _weight(character: str) -> float:
+    code = ord(character)
+    for first, end, weight in _ALPHABETS:
+        if first <= code < end:
+            return weight
+    return len(character.encode("utf-8", "surrogatepass"))

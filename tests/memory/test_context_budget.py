@@ -7,7 +7,6 @@ import pytest
 from agent_memory_log import SyncStore, UserMessage, new_event, open_sync_store
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory import Episode, MemoryContext, SyncMemory, SyncMemoryClient
-from agent_memory_log.models.tokens import count_bytes
 from tests.memory.stores import SetClock, somebody
 
 ENOUGH = 1_000_000
@@ -22,7 +21,7 @@ def append_messages(store: SyncStore, me: SyncMemory, *texts: str, run: str = "r
 def test_context_fits_every_budget_and_uses_an_exact_fit() -> None:
     clock = SetClock()
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store, clock=clock).of(somebody(user="1"))
+        me = SyncMemoryClient(store, clock=clock, count_tokens=len).of(somebody(user="1"))
         me.remember(key="language", value="english")
         minimal = me.context("zebra", max_tokens=ENOUGH)
         assert me.context("zebra", max_tokens=minimal.tokens) == minimal
@@ -40,7 +39,7 @@ def test_context_fits_every_budget_and_uses_an_exact_fit() -> None:
         context = MemoryContext()
         for budget in range(1, full.tokens + 2):
             context = me.context("zebra", max_tokens=budget)
-            assert count_bytes(context.text) == context.tokens <= budget
+            assert len(context.text) == context.tokens <= budget
             assert set(context.text.splitlines()) <= set(full.text.splitlines())
             sizes.append(len(context.records) + len(context.messages))
         assert context == full
@@ -51,7 +50,7 @@ def test_context_fits_every_budget_and_uses_an_exact_fit() -> None:
 
 def test_large_profile_leaves_room_for_relevant_records_and_messages() -> None:
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store).of(somebody(user="1"))
+        me = SyncMemoryClient(store, count_tokens=len).of(somebody(user="1"))
         for number in range(60):
             me.remember(key=f"key{number}", value="something or other", importance=1 if number == 41 else 0.5)
         profile = me.context("When does the zebra run?", max_tokens=1_000)
@@ -69,7 +68,7 @@ def test_large_profile_leaves_room_for_relevant_records_and_messages() -> None:
 
 def test_messages_leave_room_for_the_profile() -> None:
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store).of(somebody(user="1"))
+        me = SyncMemoryClient(store, count_tokens=len).of(somebody(user="1"))
         me.remember(key="language", value="english")
         for number in range(5):
             me.remember(Episode("x"), text=f"{number} zebra " + "z" * 200)
@@ -82,7 +81,7 @@ def test_messages_leave_room_for_the_profile() -> None:
 
 def test_items_larger_than_the_budget_are_omitted_and_the_rest_included() -> None:
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store).of(somebody(user="1"))
+        me = SyncMemoryClient(store, count_tokens=len).of(somebody(user="1"))
         me.remember(key="story", value="s" * 600, importance=1)
         me.remember(key="language", value="english", importance=0)
         append_messages(store, me, "zebra " * 100, "zebra at noon")
@@ -95,7 +94,7 @@ def test_items_larger_than_the_budget_are_omitted_and_the_rest_included() -> Non
 
 def test_context_keeps_the_best_message_if_not_all_fit() -> None:
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store).of(somebody(user="1"))
+        me = SyncMemoryClient(store, count_tokens=len).of(somebody(user="1"))
         append_messages(
             store, me, "The striped horse", "A zebra, a lion and a fish", "The zebra ate grass", "Zebra zebra"
         )
@@ -107,7 +106,7 @@ def test_context_keeps_the_best_message_if_not_all_fit() -> None:
 def test_context_limits_the_number_of_records_and_messages() -> None:
     clock = SetClock()
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store, clock=clock).of(somebody())
+        me = SyncMemoryClient(store, clock=clock, count_tokens=len).of(somebody())
         for number in range(12):
             clock.move(days=1)
             me.remember(Episode("x"), text=f"zebra {number}", importance=0.1 if number in {3, 11} else 0.5)
@@ -124,7 +123,7 @@ def test_context_limits_the_number_of_records_and_messages() -> None:
 
 def test_run_linked_to_several_scopes_appears_once() -> None:
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store).of(somebody())
+        me = SyncMemoryClient(store, count_tokens=len).of(somebody())
         append_messages(store, me, *(f"zebra {number}" for number in range(6)))
         me.link_run("agent", "run", scope="workspace")
         context = me.context("zebra", max_tokens=ENOUGH)
@@ -135,7 +134,7 @@ def test_run_linked_to_several_scopes_appears_once() -> None:
 @pytest.mark.parametrize("budget", [0, -1, -(10**30), True, False, 1.0, float("nan"), None, "100"])
 def test_invalid_budget_is_refused_with_and_without_records(budget: object) -> None:
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store).of(somebody(user="1"))
+        me = SyncMemoryClient(store, count_tokens=len).of(somebody(user="1"))
         for _ in range(2):
             with pytest.raises(InvalidArgument, match="max_tokens must be an integer from 1"):
                 me.context("x", max_tokens=budget)  # type: ignore[arg-type]  # must be refused
@@ -144,7 +143,7 @@ def test_invalid_budget_is_refused_with_and_without_records(budget: object) -> N
 
 def test_profile_gets_half_of_the_budget() -> None:
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store).of(somebody(user="1"))
+        me = SyncMemoryClient(store, count_tokens=len).of(somebody(user="1"))
         for number in range(60):
             me.remember(key=f"key{number}", value="something or other")
         for number in range(5):
@@ -160,7 +159,7 @@ def test_profile_gets_half_of_the_budget() -> None:
 
 def test_headings_count_towards_the_budget() -> None:
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store).of(somebody(user="1"))
+        me = SyncMemoryClient(store, count_tokens=len).of(somebody(user="1"))
         me.remember(key="k1", value="v" * 38)
         minimal = me.context("zebra", max_tokens=ENOUGH)
         me.remember(key="k2", value="v" * 38)
@@ -174,7 +173,7 @@ def test_headings_count_towards_the_budget() -> None:
 def test_unimportant_episode_appears_only_while_it_is_recent() -> None:
     clock = SetClock()
     with open_sync_store("memory:") as store:
-        me = SyncMemoryClient(store, clock=clock).of(somebody(user="1"))
+        me = SyncMemoryClient(store, clock=clock, count_tokens=len).of(somebody(user="1"))
         me.remember(Episode("x"), text="A zebra sneezed", importance=0.1)
         assert "sneezed" in me.context("zebra", max_tokens=ENOUGH).text
         for number in range(3):

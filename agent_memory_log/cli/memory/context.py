@@ -30,10 +30,10 @@ def context(
     """Print background for a question, to put in front of the model's prompt.
 
     Prints facts and preferences first, then episodes and messages that match the question, then recent episodes. If
-    tiktoken is installed, it counts the tokens. Otherwise each byte counts as one token.
+    tiktoken is installed, it counts the tokens. Otherwise they are estimated, rather too high.
 
-    With --json: an object with text, tokens, records (their ids), messages (each with name, agent, run, seq and item)
-    and note.
+    With --json: an object with text, tokens, records (their ids), messages (each with name, agent, run, seq and item),
+    note and counted_by.
     """
     result = run_async(_context(store, principal_of(tenant, user, scopes), " ".join(query), max_tokens))
     output = Output()
@@ -45,6 +45,7 @@ def context(
                 "records": list(result.records),
                 "messages": [evidence_map(message) for message in result.messages],
                 "note": result.note,
+                "counted_by": result.counted_by,
             }
         )
     elif result.text:

@@ -246,6 +246,8 @@ class MemoryContext(msgspec.Struct, frozen=True):
         records: The ids of the records in the text, in the order of the text.
         messages: The events of the messages in the text, in the order of the text.
         note: The problem that limited the search, or the reason why the text is empty. ``""``: no problem.
+        counted_by: The way in which the tokens were counted: ``count_tokens``, ``tiktoken`` or ``estimate``. It is
+            ``""`` if there is no text.
     """
 
     text: str = ""
@@ -253,6 +255,7 @@ class MemoryContext(msgspec.Struct, frozen=True):
     records: tuple[str, ...] = ()
     messages: tuple[Evidence, ...] = ()
     note: str = ""
+    counted_by: str = ""
 
 
 class Version(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.search.searching import search_each
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.subjects import Subject
-from agent_memory_log.models.tokens import CountTokens, default_count
+from agent_memory_log.models.tokens import CountTokens, TokenCounter, default_counter
 from agent_memory_log.steps import Steps, work
 
 RELEVANT_EPISODES = 5
@@ -103,9 +103,10 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
         [_episode_line(record) for record in relevant],
         [_message_line(message) for message in _messages(subjects, message_hits)],
     )
-    count = context.hooks.count_tokens or (yield from work(default_count))
+    own_count = context.hooks.count_tokens
+    counter = TokenCounter("count_tokens", own_count) if own_count else (yield from work(default_counter))
     recent_lines = [_episode_line(record) for record in recent[:RECENT_EPISODES]]
-    lines, tokens = yield from work(lambda: _fitting(groups, recent_lines, max_tokens, count))
+    lines, tokens = yield from work(lambda: _fitting(groups, recent_lines, max_tokens, counter.count))
     ordered = _ordered(lines)
     return MemoryContext(
         _rendered(lines),
@@ -115,6 +116,7 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
         message_hits.note
         if lines or not any((*groups, recent_lines))
         else f"nothing fits into max_tokens={max_tokens}",
+        counter.name if lines else "",
     )
 
 

@@ -17,8 +17,9 @@ from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, o
 from agent_memory_log.recording.sdk_objects import Map, Received, map_at, maps_in, without_bytes, without_sdk_objects
 from agent_memory_log.recording.streams import joined, provider_of_stream
 from agent_memory_log.recording.streams.pieces import LONGEST_ERROR
-from agent_memory_log.transcript.openai_chat.rendering import is_no_call
+from agent_memory_log.transcript.conversion.rendering import text_or_empty
 from agent_memory_log.transcript.providers import find_provider
+from agent_memory_log.transcript.vendors.profiles import VENDORS, is_openai_model
 
 ANTHROPIC = "anthropic"
 BEDROCK = "bedrock"
@@ -62,7 +63,7 @@ def answer_of(received: Received, provider: str | None) -> Answer:
     ``provider``, if its provider cannot be detected, or if its stream ended before it had content.
     """
     if provider is not None:
-        find_provider(provider)
+        provider = find_provider(provider).name
     answer = without_sdk_objects(received.response)
     partial = error = ""
     if isinstance(answer, list):
@@ -80,7 +81,7 @@ def answer_of(received: Received, provider: str | None) -> Answer:
         raise DecodeError(f"an answer of {provider} must be a map, got {describe(answer)}")
     fields = cast("Map", without_bytes(cast("object", answer)))
     transcript = _transcript(fields)
-    messages, response_id, stop_reason = _READERS[provider](fields)
+    messages, response_id, stop_reason = _READERS[CHAT if provider in VENDORS else provider](fields)
     if received.failure is not None and not error:
         error = f"{type(received.failure).__name__}: {received.failure}"[:LONGEST_ERROR]
     labels = {
@@ -135,6 +136,11 @@ def _anthropic(answer: Map) -> _AnswerParts:
 
 
 def _chat(answer: Map) -> _AnswerParts:
+    """Read a Chat Completion.
+
+    The message of a vendor stays as it came, because vendors accept their own messages. For a model of OpenAI, what
+    OpenAI's SDK and gateways add is removed, because OpenAI refuses it in requests.
+    """
     choices = maps_in(answer.get("choices"))
     if not choices and answer.get("role") == "assistant" and "type" not in answer:
         choices = [{"message": answer}]
@@ -143,20 +149,15 @@ def _chat(answer: Map) -> _AnswerParts:
     choice = choices[0]
     message: Map = choice["message"]
     message.pop("parsed", None)
+    is_own_model = is_openai_model(text_or_empty(answer.get("model")))
     for call in maps_in(message.get("tool_calls")):
         map_at(call, "function").pop("parsed_arguments", None)
-        call.pop("index", None)  # only stream chunks need it
-        if "function" in call:
-            call.setdefault("type", "function")  # Mistral leaves it out
-    # Some vendors and OpenAI's own SDK fill in fields that the API does not accept back.
-    if not message.get("tool_calls"):
+        if is_own_model:
+            call.pop("index", None)
+    if is_own_model and not message.get("tool_calls"):
         message.pop("tool_calls", None)
-    if is_no_call(message.get("function_call")):
-        del message["function_call"]
     audio = map_at(message, "audio")
-    if audio.get("id") == "":
-        del message["audio"]
-    elif "id" in audio:
+    if audio.get("id"):
         message["audio"] = {"id": audio["id"]}  # the API accepts only the id
     return [message], answer.get("id"), choice.get("finish_reason")
 

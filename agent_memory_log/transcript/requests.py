@@ -18,6 +18,7 @@ from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_canonic
 from agent_memory_log.events.payloads import ModelRequest, SystemMessage
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.names import PROVIDERS
+from agent_memory_log.transcript.vendors.profiles import provider_name
 
 _DIGEST_SIZE = 16
 
@@ -76,7 +77,7 @@ def model_request(
 
     Args:
         snapshot: The run.
-        provider: The provider's name.
+        provider: The provider's name, or a vendor's name or base URL.
         model: The model's name.
         system: The system prompt as the provider's call takes it (``instructions`` for ``openai-responses``).
         tools: The tools as the provider's call takes them (``toolConfig`` for ``bedrock``).
@@ -85,6 +86,7 @@ def model_request(
     Raises:
         InvalidArgument: The provider is unknown, or a value is not JSON.
     """
+    provider = provider_name(provider)
     if provider not in PROVIDERS:
         raise InvalidArgument(f"unknown provider {describe(provider)}; choose one of {', '.join(sorted(PROVIDERS))}")
     own_system = _owned("system", system)
@@ -144,6 +146,11 @@ def recorded_parameters(snapshot: Snapshot, provider: str) -> Mapping[str, JsonV
     return None if latest is None else latest.parameters
 
 
+def recorded_model(snapshot: Snapshot) -> str | None:
+    """Return the model of the latest request or answer that names one."""
+    return snapshot.derive(_Requests, lambda requests: requests.model)
+
+
 class _Requests:
     """The requests of a log: the latest ones, and every stored system prompt and tool list by fingerprint."""
 
@@ -151,11 +158,14 @@ class _Requests:
         self.latest: ModelRequest | None = None
         self.latest_of: dict[str, ModelRequest] = {}
         self.contents: dict[str, JsonValue] = {}
+        self.model: str | None = None
 
     def add(self, position: int, event: Event) -> None:
         del position
         data = event.data
+        self.model = event.labels.get("model", self.model)
         if isinstance(data, ModelRequest):
+            self.model = data.model
             self.latest = self.latest_of[data.provider] = data
             for hash_, content in ((data.system_hash, data.system), (data.tools_hash, data.tools)):
                 if hash_ and content is not None:

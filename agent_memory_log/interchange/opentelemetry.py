@@ -27,6 +27,7 @@ from agent_memory_log.events.payloads import AssistantMessage, ModelRequest, Thi
 from agent_memory_log.interchange.steps import Answer, Step, Steps
 from agent_memory_log.interchange.usage import MODEL_LABEL, Usage, usage_in
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.transcript.vendors.profiles import VENDORS
 
 _Value = str | bool | int | float | tuple[str, ...]
 _Attributes = dict[str, _Value]
@@ -36,7 +37,9 @@ _SEQ = "agent_memory_log.seq"
 _OPERATION = "gen_ai.operation.name"
 _MICROSECOND = 1_000  # in nanoseconds
 _LATEST = 2**63 - 1  # the limit of every OTLP reader, in nanoseconds since 1970: the year 2262
-_PROVIDERS = {"bedrock": "aws.bedrock", "openai-chat": "openai", "openai-responses": "openai"}
+_PROVIDERS = {"bedrock": "aws.bedrock", "openai-chat": "openai", "openai-responses": "openai"} | {
+    vendor.name: vendor.telemetry for vendor in VENDORS.values() if vendor.telemetry
+}
 _OTHER_ERROR = "_OTHER"
 _PARAMETERS: Mapping[str, tuple[str, type[int | float]]] = {
     "max_tokens": ("gen_ai.request.max_tokens", int),

@@ -153,7 +153,7 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
         A system prompt or tool list that an earlier request of the run has is not stored twice.
 
         Args:
-            provider: The name of the provider.
+            provider: The name of the provider or vendor, or the vendor's base URL.
             model: The name of the model.
             system: The system prompt, as it is sent to the provider.
             tools: The tool definitions, as they are sent to the provider.
@@ -197,7 +197,8 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
                 OpenAI Chat Completion with one choice, an OpenAI ``Response``, or a Converse output of Bedrock. It can
                 also be an iterable of stream events, which is read to its end. A ``RunRecorder`` accepts an
                 asynchronous iterable too.
-            provider: The name of the provider. By default, it is detected from the shape of the answer.
+            provider: The name of the provider or vendor, or the vendor's base URL. By default, it is detected from the
+                shape of the answer. A vendor is the vendor of the latest recorded request.
             key: The name of the step.
             labels: More labels for each event of the answer.
 

@@ -34,6 +34,7 @@ class Answer(msgspec.Struct, frozen=True):
         provider: The name of the provider.
         messages: The messages to send back; empty if the answer is empty.
         labels: The labels ``provider``, ``model``, ``response_id`` and ``stop_reason``; unknown ones are absent.
+            ``vendor`` is ``unknown`` if another vendor than the provider made the answer and nobody named it.
         usage: The provider's usage data as compact JSON, or ``""`` if the answer has none.
         transcript: The words of spoken audio, for providers that do not have the audio.
         is_partial: Whether the answer is partial. Its labels ``partial`` and ``error`` say why.
@@ -54,14 +55,18 @@ _AnswerParts = tuple[list[Map], object, object]
 """The messages to send back, the answer's id, and the stop reason."""
 
 
-def answer_of(received: Received, provider: str | None) -> Answer:
+def answer_of(received: Received, provider: str | None, requested: str | None = None) -> Answer:
     """Read an answer: an SDK's object, a map, or a list of stream events.
 
     If an exception ended the stream, its text is the label ``error``, unless the provider sent an error.
 
+    ``requested`` is the provider of the run's latest request. If it is a vendor, an answer in the shape of
+    ``openai-chat`` is that vendor's.
+
     Raises ``InvalidArgument`` if the provider is unknown. Raises ``DecodeError`` if the response is not an answer of
     ``provider``, if its provider cannot be detected, or if its stream ended before it had content.
     """
+    is_named = provider is not None
     if provider is not None:
         provider = find_provider(provider).name
     answer = without_sdk_objects(received.response)
@@ -77,6 +82,8 @@ def answer_of(received: Received, provider: str | None) -> Answer:
         raise DecodeError(
             f"cannot detect the provider of an answer: {describe(answer)}; pass the SDK's response, or provider=..."
         )
+    if not is_named and provider == CHAT and requested in VENDORS:
+        provider = requested
     if not isinstance(answer, dict):
         raise DecodeError(f"an answer of {provider} must be a map, got {describe(answer)}")
     fields = cast("Map", without_bytes(cast("object", answer)))
@@ -87,6 +94,7 @@ def answer_of(received: Received, provider: str | None) -> Answer:
     labels = {
         "provider": provider,
         "model": fields.get("model"),
+        "vendor": "unknown" if _is_of_unknown_vendor(provider, fields.get("model")) else "",
         "response_id": response_id,
         "stop_reason": stop_reason,
         "partial": partial,
@@ -98,6 +106,11 @@ def answer_of(received: Received, provider: str | None) -> Answer:
     present = {key: value for key, value in labels.items() if isinstance(value, str) and value}
     usage: Any = fields.get("usage")
     return Answer(provider, messages, present, _json(usage) if usage else "", transcript, bool(partial))
+
+
+def _is_of_unknown_vendor(provider: str, model: object) -> bool:
+    """Return whether a vendor that nobody named made the answer: OpenAI has no such model."""
+    return provider in (CHAT, RESPONSES) and isinstance(model, str) and bool(model) and not is_openai_model(model)
 
 
 def _transcript(answer: Map) -> str:

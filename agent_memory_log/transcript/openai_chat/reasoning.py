@@ -101,7 +101,9 @@ def put_reasoning(message: WireMessage, fields: WireMessage) -> None:
 def without_signed_reasoning(message: WireMessage) -> WireMessage:
     """Return a message without reasoning that is signed or encrypted. OpenRouter's details may be."""
     details = message.get("reasoning_details")
-    if is_list(details) and any(is_map(detail) and (detail.get("signature") or detail.get("data")) for detail in details):
+    if is_list(details) and any(
+        is_map(detail) and (detail.get("signature") or detail.get("data")) for detail in details
+    ):
         return {key: value for key, value in message.items() if key != "reasoning_details"}
     return message
 

@@ -32,7 +32,6 @@ def vendor_rules(vendor: Vendor) -> WireRules:
     return WireRules(longest_name=64, longest_id=vendor.longest_call_id, id_pattern=re.compile(vendor.call_ids))
 
 
-
 TEXT = TextParts({"type": "text"}, "\n")
 
 EXTRA = frozenset({"parts", "message", "function_call", "reasoning"})

@@ -174,7 +174,9 @@ class _Repairer:
                 return False
             self._rename(call, ids)
             self._taken[id(call.entry), call.id] = call
-        self._draft.shorten_name(call.body if call.is_legacy else call.body[kind_of(call.body)], self._rules, call.path)
+        self._draft.shorten_name(
+            call.body if call.is_legacy else call.body[str(kind_of(call.body))], self._rules, call.path
+        )
         siblings.append(call)
         self._known.add(original_id)
         self._open.setdefault(original_id, []).append(call)

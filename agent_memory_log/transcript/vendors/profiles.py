@@ -1,4 +1,4 @@
-"""Says what differs at each vendor that speaks the shape of OpenAI Chat Completions: one table, and how to choose a row.
+"""Says what differs at each vendor that speaks the shape of OpenAI Chat Completions, in one table.
 
 A vendor's name is a provider name. A base URL chooses the vendor of its host, and ``openai-compatible`` if the table
 has no such host. ``openai-chat`` stands for OpenAI's own API, and for runs whose vendor nobody named.

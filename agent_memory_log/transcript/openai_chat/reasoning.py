@@ -10,6 +10,7 @@ holds. ``texts`` lists where these texts go: the path, then the first character 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -23,6 +24,8 @@ _FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 _TEXTS = frozenset({"reasoning", "reasoning_content", "summary", "text", "thinking"})
 _DEEPEST = 6
 """The longest path of a text that is looked for. Vendors use at most five steps."""
+
+_POSITION = re.compile(r"[0-9]{1,9}")
 
 _Path = tuple[str | int, ...]
 
@@ -62,6 +65,8 @@ def recorded_reasoning(data: Thinking, residual: Mapping[str, JsonValue]) -> Wir
     if not isinstance(stored, Mapping) or not isinstance(stored.get("fields"), Mapping):
         return None
     fields = cast("WireMessage", own_json(stored["fields"]))
+    if not fields.keys() <= {*_FIELDS, "content"}:
+        return None
     texts = stored.get("texts")
     for entry in texts if isinstance(texts, (list, tuple)) else ():
         try:
@@ -94,7 +99,7 @@ def put_reasoning(message: WireMessage, fields: WireMessage) -> None:
     if not is_list(content):
         content = [{"type": "text", "text": content}] if content else []
     for position, part in sorted(parts.items(), key=lambda item: (len(item[0]), item[0])):
-        content.insert(int(position) if position.isdecimal() else 0, part)
+        content.insert(int(position) if _POSITION.fullmatch(position) else 0, part)
     message["content"] = content
 
 

@@ -202,8 +202,11 @@ def test_the_placeholders_of_a_vendor_stay_as_they_came() -> None:
 
 
 def test_the_empty_list_of_calls_that_an_sdk_adds_is_not_sent_to_openai() -> None:
-    message = {"role": "assistant", "content": "4", "tool_calls": []}
-    answer = {"model": "gpt-4o", "choices": [{"index": 0, "message": {**message}, "finish_reason": "stop"}]}
+    message: dict[str, Any] = {"role": "assistant", "content": "4", "tool_calls": []}
+    answer: dict[str, Any] = {
+        "model": "gpt-4o",
+        "choices": [{"index": 0, "message": {**message}, "finish_reason": "stop"}],
+    }
     (sent,) = recorded(answer)
     assert sent == {"role": "assistant", "content": "4"}
     TypeAdapter(ChatCompletionAssistantMessageParam).validate_python(sent)

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
+from pydantic import ValidationError
 
 from agent_memory_log import Event, Reader, Snapshot, ToolCall, open_sync_store
 from agent_memory_log.events.jsonvalue import encode_canonical
@@ -101,7 +102,17 @@ def repairs_are_accepted(exchange: Exchange) -> Iterator[str]:
         repaired = repair(exchange.messages[:end], exchange.provider, request=exchange.arguments)
         for finding in validate(repaired.transcript, exchange.provider, request=repaired.request):
             yield f"the first {end} messages, repaired: {finding}"
-        JUDGES[exchange.provider](repaired.transcript)
+        if is_judged(exchange.provider, exchange.messages):
+            JUDGES[exchange.provider](repaired.transcript)
+
+
+def is_judged(provider: str, messages: Sequence[Message]) -> bool:
+    """Return whether the provider's own package accepts the messages. OpenAI's has no types for parts of vendors."""
+    try:
+        JUDGES[provider](messages)
+    except ValidationError:
+        return False
+    return True
 
 
 def calls_are_found(exchange: Exchange) -> Iterator[str]:
@@ -218,12 +229,12 @@ def broken(law: Law, exchange: Exchange) -> list[str]:
 
 LAWS: Mapping[Law, tuple[Sequence[Exchange], float, float]] = {
     transcripts_are_equal: (ACCEPTED, 0, 0),
-    accepted_requests_are_valid: (ACCEPTED, 0.005, 0.03),
-    accepted_requests_need_no_repair: (ACCEPTED, 0.005, 0.03),
-    repairs_are_accepted: (ACCEPTED, 0, 0.01),
+    accepted_requests_are_valid: (ACCEPTED, 0.005, 0),
+    accepted_requests_need_no_repair: (ACCEPTED, 0.005, 0),
+    repairs_are_accepted: (ACCEPTED, 0, 0),
     calls_are_found: (ANSWERED, 0.005, 0),
-    answers_are_exact: (ANSWERED, 0, 0.31),
-    answers_are_valid: (ANSWERED, 0.005, 0.08),
+    answers_are_exact: (ANSWERED, 0, 0),
+    answers_are_valid: (ANSWERED, 0.005, 0),
     runs_are_replayed: (ANSWERED, 0.46, 0.31),
     jsonl_is_equal: (ANSWERED, 0, 0),
 }

@@ -117,7 +117,7 @@ class ChatBuilder(Builder):
         if message.get("role") == "assistant":
             if self._reasoning is not None:
                 put_reasoning(message, self._reasoning)
-            for key in self.refuses & message.keys():
-                del message[key]
+            for key in self.refuses:
+                message.pop(key, None)
         self._reasoning = None
         self.begin(message, seq, [])

@@ -314,7 +314,7 @@ def _facts(package: Provider, messages: Sequence[object], request: Mapping[str, 
         return replace(facts, rules=package.vendor_rules)
     model = facts.request.get("model")
     if model is None and isinstance(messages, Transcript) and messages.snapshot is not None:
-        model = recorded_model(messages.snapshot)
+        model = recorded_model(messages.snapshot, package.name)
     if not isinstance(model, str) or not model:
         return facts
     is_own = is_openai_model(model)

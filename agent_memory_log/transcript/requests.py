@@ -15,7 +15,7 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_canonical, own_json
-from agent_memory_log.events.payloads import ModelRequest, SystemMessage
+from agent_memory_log.events.payloads import AssistantMessage, EventData, ModelRequest, SystemMessage, Thinking, ToolCall
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.names import PROVIDERS
 from agent_memory_log.transcript.vendors.profiles import provider_name
@@ -146,9 +146,19 @@ def recorded_parameters(snapshot: Snapshot, provider: str) -> Mapping[str, JsonV
     return None if latest is None else latest.parameters
 
 
-def recorded_model(snapshot: Snapshot) -> str | None:
-    """Return the model of the latest request or answer that names one."""
-    return snapshot.derive(_Requests, lambda requests: requests.model)
+def recorded_model(snapshot: Snapshot, provider: str) -> str | None:
+    """Return the model that the last answer names, or else the latest request to ``provider``; None if unknown."""
+    answer = next((event for event in reversed(snapshot.log) if _is_from_model(event.data)), None)
+    if answer is not None and answer.labels.get("model"):
+        return answer.labels["model"]
+    latest = snapshot.derive(_Requests, lambda requests: requests.latest_of.get(provider))
+    return None if latest is None else latest.model
+
+
+def _is_from_model(data: EventData) -> bool:
+    if isinstance(data, ToolCall):
+        return not data.parent_tool_call_id
+    return isinstance(data, (AssistantMessage, Thinking))
 
 
 class _Requests:
@@ -158,14 +168,11 @@ class _Requests:
         self.latest: ModelRequest | None = None
         self.latest_of: dict[str, ModelRequest] = {}
         self.contents: dict[str, JsonValue] = {}
-        self.model: str | None = None
 
     def add(self, position: int, event: Event) -> None:
         del position
         data = event.data
-        self.model = event.labels.get("model", self.model)
         if isinstance(data, ModelRequest):
-            self.model = data.model
             self.latest = self.latest_of[data.provider] = data
             for hash_, content in ((data.system_hash, data.system), (data.tools_hash, data.tools)):
                 if hash_ and content is not None:

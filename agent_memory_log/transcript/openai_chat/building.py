@@ -53,7 +53,9 @@ class ChatBuilder(Builder):
         message = text_message(role, data.message)
         if residual:
             TEXT.apply(message, residual, "content")
-        self._begin(message, seq)
+        if self._reasoning is not None or self.refuses:
+            self._complete(message)
+        self.begin(message, seq, [])
         self._message = message if role == "assistant" else None
         self._tool_calls = None
 
@@ -76,7 +78,9 @@ class ChatBuilder(Builder):
             message = text_message("assistant", None)
             if begins:
                 apply(message, cast("Residual", head))
-            self._begin(message, seq)
+            if self._reasoning is not None or self.refuses:
+                self._complete(message)
+            self.begin(message, seq, [])
             self._message = message
             self._tool_calls = None
         if is_legacy:
@@ -89,20 +93,20 @@ class ChatBuilder(Builder):
 
     def result(self, seq: int, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> None:
         """Add a tool message."""
-        self._message = None
+        self._message = self._reasoning = None
         message = rendering.tool_message(data, wire_id)
         if residual:
             TEXT.apply(message, residual, "content")
         if omitted is not None:
             message["content"] = omitted
-        self._begin(message, seq)
+        self.begin(message, seq, [])
 
     def own(self, seq: int, data: UnknownPayload) -> bool:
         """Add a message that fits no payload."""
         if data.type != f"{self.provider}.message":
             return False
-        self._message = None
-        self._begin(data.to_map(), seq)
+        self._message = self._reasoning = None
+        self.begin(data.to_map(), seq, [])
         return True
 
     def erased(self, original_type: str) -> None:
@@ -112,12 +116,11 @@ class ChatBuilder(Builder):
         if original_type != EventType.THINKING:
             self._reasoning = None
 
-    def _begin(self, message: WireMessage, seq: int) -> None:
-        """Begin a message. An assistant message gets the reasoning before it."""
+    def _complete(self, message: WireMessage) -> None:
+        """Give a new message of the assistant the reasoning before it, without what the vendor refuses."""
         if message.get("role") == "assistant":
             if self._reasoning is not None:
                 put_reasoning(message, self._reasoning)
             for key in self.refuses:
                 message.pop(key, None)
         self._reasoning = None
-        self.begin(message, seq, [])

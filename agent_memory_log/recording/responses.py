@@ -34,7 +34,7 @@ class Answer(msgspec.Struct, frozen=True):
         provider: The name of the provider.
         messages: The messages to send back; empty if the answer is empty.
         labels: The labels ``provider``, ``model``, ``response_id`` and ``stop_reason``; unknown ones are absent.
-            ``vendor`` is ``unknown`` if another vendor than the provider made the answer and nobody named it.
+            ``vendor`` is ``unknown`` if the answer is of another vendor whose name was not passed.
         usage: The provider's usage data as compact JSON, or ``""`` if the answer has none.
         transcript: The words of spoken audio, for providers that do not have the audio.
         is_partial: Whether the answer is partial. Its labels ``partial`` and ``error`` say why.
@@ -109,7 +109,7 @@ def answer_of(received: Received, provider: str | None, requested: str | None = 
 
 
 def _is_of_unknown_vendor(provider: str, model: object) -> bool:
-    """Return whether a vendor that nobody named made the answer: OpenAI has no such model."""
+    """Return whether an unnamed vendor made the answer: OpenAI has no such model."""
     return provider in (CHAT, RESPONSES) and isinstance(model, str) and bool(model) and not is_openai_model(model)
 
 

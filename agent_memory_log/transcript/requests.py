@@ -15,7 +15,14 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_canonical, own_json
-from agent_memory_log.events.payloads import AssistantMessage, EventData, ModelRequest, SystemMessage, Thinking, ToolCall
+from agent_memory_log.events.payloads import (
+    AssistantMessage,
+    EventData,
+    ModelRequest,
+    SystemMessage,
+    Thinking,
+    ToolCall,
+)
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.names import PROVIDERS
 from agent_memory_log.transcript.vendors.profiles import provider_name

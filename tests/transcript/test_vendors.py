@@ -66,8 +66,8 @@ def answered(exchange: Exchange) -> tuple[RecordedResponse, Snapshot]:
         with SyncRunRecorder(store, "agent", "run") as recorder:
             answer = recorder.record_response(exchange.answer, provider=vendor_of(exchange))
             for event in answer.tool_calls:
-                with recorder.tool_call(event) as made:
-                    made.result("ok")
+                with recorder.tool_call(event) as handle:
+                    handle.result("ok")
         return answer, store.load_run("agent", "run")
 
 
@@ -191,25 +191,25 @@ def test_the_reasoning_of_an_erased_message_joins_no_other_message(vendor: str) 
 def test_reasoning_that_the_log_has_as_text_goes_where_the_vendor_wants_it(vendor: str, expected: Message) -> None:
     run = run_of(UserMessage("Hi"), Thinking("Hm.", final=True), ToolCall("abcdefghi", "f"))
     message = build(run, vendor)[1]
-    assert [made["id"] for made in message.pop("tool_calls")] == ["abcdefghi"]
+    assert [tool_call["id"] for tool_call in message.pop("tool_calls")] == ["abcdefghi"]
     assert message == expected
     signed = run_of(UserMessage("Hi"), Thinking("Hm.", signature="x", final=True), AssistantMessage("Hello"))
     assert build(signed, vendor)[1] == ASSISTANT
 
 
-@pytest.mark.parametrize(
-    "structured",
-    [
-        {"reasoning": {"fields": {"role": "user"}, "texts": []}},
-        {"reasoning": {"fields": {"reasoning": ""}, "texts": [["reasoning"]]}},
-        {"reasoning": {"fields": {"reasoning": "x"}, "texts": [["reasoning", 0, 1]]}},
-        {"reasoning": {"fields": {"reasoning": ""}, "texts": [["reasoning", "0", "1"]]}},
-        {"reasoning": {"fields": {"reasoning": []}, "texts": [["reasoning", 3, 0, 1]]}},
-        {"reasoning": {"fields": {"reasoning": ""}, "texts": [[{}, 0, 1], 7]}},
-        {"reasoning": {"fields": []}},
-        {"reasoning": 1},
-    ],
-)
+OTHER_FORMS: list[JsonValue] = [
+    {"reasoning": {"fields": {"role": "user"}, "texts": []}},
+    {"reasoning": {"fields": {"reasoning": ""}, "texts": [["reasoning"]]}},
+    {"reasoning": {"fields": {"reasoning": "x"}, "texts": [["reasoning", 0, 1]]}},
+    {"reasoning": {"fields": {"reasoning": ""}, "texts": [["reasoning", "0", "1"]]}},
+    {"reasoning": {"fields": {"reasoning": []}, "texts": [["reasoning", 3, 0, 1]]}},
+    {"reasoning": {"fields": {"reasoning": ""}, "texts": [[{}, 0, 1], 7]}},
+    {"reasoning": {"fields": []}},
+    {"reasoning": 1},
+]
+
+
+@pytest.mark.parametrize("structured", OTHER_FORMS)
 def test_reasoning_in_another_form_is_left_out(structured: JsonValue) -> None:
     run = run_of(UserMessage("Hi"), Thinking("Hm.", structured={"groq": structured}), AssistantMessage("Hello"))
     built = build(run, "groq")
@@ -245,7 +245,7 @@ def test_calls_with_empty_ids_pair_in_order() -> None:
     for other in (*provider_names(), "mistral"):
         assert not validate(build(snapshot_of(events), other), other)
     repaired = repair(messages, CHAT, request={"model": "gpt-4o"}).transcript
-    ids = [made["id"] for made in repaired[1]["tool_calls"]]
+    ids = [tool_call["id"] for tool_call in repaired[1]["tool_calls"]]
     assert len({*ids}) == 2
     assert [(message["tool_call_id"], message["content"]) for message in repaired[2:]] == [(ids[0], "1"), (ids[1], "2")]
 
@@ -255,8 +255,8 @@ def test_results_of_calls_with_empty_ids_name_their_tool() -> None:
         recorder.user("Hi")
         answer = recorder.record_response(response(calls(call("", "f"), call("", "g"))), provider="gemini-compatible")
         for event in reversed(answer.tool_calls):
-            with recorder.tool_call(event) as made:
-                made.result(decode_event(event, ToolCall).tool_name)
+            with recorder.tool_call(event) as handle:
+                handle.result(decode_event(event, ToolCall).tool_name)
         built = build(store.load_run("agent", "run"), "gemini-compatible")
     assert [(message["name"], message["content"]) for message in built[2:]] == [("g", "g"), ("f", "f")]
 
@@ -267,11 +267,11 @@ def test_ids_change_only_where_the_vendor_refuses_them() -> None:
         parse([USER, calls(call(long_id), call("t-1")), tool("1", long_id), tool("2", "t-1")], "openrouter")
     )
     built = build(run, "openrouter")
-    assert [made["id"] for made in built[1]["tool_calls"]] == [long_id, "t-1"]
+    assert [tool_call["id"] for tool_call in built[1]["tool_calls"]] == [long_id, "t-1"]
     assert not validate(built, "openrouter")
     for vendor in (CHAT, "azure", "mistral"):
         mapped = build(run, vendor)
-        ids = [made["id"] for made in mapped[1]["tool_calls"]]
+        ids = [tool_call["id"] for tool_call in mapped[1]["tool_calls"]]
         assert ids == [message["tool_call_id"] for message in mapped[2:]]
         assert ids[0] != long_id
         assert not validate(mapped, vendor)
@@ -310,7 +310,7 @@ def test_an_unknown_name_is_refused_with_the_known_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", vendor_names())
-def test_every_vendor_builds_what_it_accepts(vendor: str) -> None:
+def test_a_repaired_run_is_valid_at_every_vendor(vendor: str) -> None:
     run = run_of(UserMessage("Hi"), ToolCall("t1", "orders.find"), ToolCall("t2", "f"), ToolResult("t1", "orders.find"))
     assert not validate(repair(build(run, vendor), vendor).transcript, vendor)
     assert set(vendor_names()) == VENDORS.keys()
@@ -331,7 +331,7 @@ def test_an_answer_belongs_to_the_vendor_of_the_request() -> None:
     assert "model" not in request(run, "groq")
 
 
-def test_an_answer_of_a_vendor_that_nobody_named_is_whole_and_says_so() -> None:
+def test_an_answer_of_a_vendor_without_a_name_is_whole_and_says_so() -> None:
     message = {**REASONED["openrouter"], "a_field_of_tomorrow": [1]}
     with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
         recorder.user("Hi")

@@ -36,7 +36,7 @@ CHAT = Provider(
 
 
 def _at_vendor(vendor: Vendor) -> Provider:
-    """Return the package of a vendor. What comes from a vendor is stored under its name, and is foreign elsewhere."""
+    """Return the package of a vendor. It stores residuals under the vendor's name, so they are foreign elsewhere."""
     limits = vendor_rules(vendor)
 
     class VendorParser(ChatParser):
@@ -47,7 +47,12 @@ def _at_vendor(vendor: Vendor) -> Provider:
         provider = vendor.name
         rules = limits
         reasoning = vendor.reasoning
-        refuses = vendor.refuses
+
+        def begin(self, message: WireMessage, seq: int, parts: list[int]) -> None:
+            """Begin a message, without the fields that the vendor refuses."""
+            for key in vendor.refuses:
+                message.pop(key, None)
+            super().begin(message, seq, parts)
 
     return replace(CHAT, name=vendor.name, parser=VendorParser, builder=VendorBuilder, vendor_rules=limits)
 

@@ -36,9 +36,6 @@ class ChatBuilder(Builder):
     reasoning: ClassVar[str] = ""
     """The field for reasoning without a residual; see ``Vendor``."""
 
-    refuses: ClassVar[frozenset[str]] = frozenset()
-    """The fields of answers that the vendor refuses in requests."""
-
     def __init__(self, messages: list[WireMessage], max_result_bytes: int | None) -> None:
         super().__init__(messages, max_result_bytes)
         # The assistant message that calls join, and the list of its calls.
@@ -53,7 +50,7 @@ class ChatBuilder(Builder):
         message = text_message(role, data.message)
         if residual:
             TEXT.apply(message, residual, "content")
-        if self._reasoning is not None or self.refuses:
+        if self._reasoning is not None:
             self._complete(message)
         self.begin(message, seq, [])
         self._message = message if role == "assistant" else None
@@ -78,7 +75,7 @@ class ChatBuilder(Builder):
             message = text_message("assistant", None)
             if begins:
                 apply(message, cast("Residual", head))
-            if self._reasoning is not None or self.refuses:
+            if self._reasoning is not None:
                 self._complete(message)
             self.begin(message, seq, [])
             self._message = message
@@ -117,10 +114,7 @@ class ChatBuilder(Builder):
             self._reasoning = None
 
     def _complete(self, message: WireMessage) -> None:
-        """Give a new message of the assistant the reasoning before it, without what the vendor refuses."""
-        if message.get("role") == "assistant":
-            if self._reasoning is not None:
-                put_reasoning(message, self._reasoning)
-            for key in self.refuses:
-                message.pop(key, None)
+        """Give a new message of the assistant the reasoning before it."""
+        if self._reasoning is not None and message.get("role") == "assistant":
+            put_reasoning(message, self._reasoning)
         self._reasoning = None

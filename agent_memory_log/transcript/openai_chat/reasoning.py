@@ -42,21 +42,21 @@ def take_reasoning(message: JsonMap) -> tuple[Thinking, JsonMap] | None:
     if not fields:
         return None
     pieces = list(_texts(fields, ()))
-    whole = next((value for key in _FIELDS if isinstance(value := fields.get(key), str)), None)
-    if whole is None:
-        whole = "".join(text for _, _, text in pieces)
+    joined = next((value for key in _FIELDS if isinstance(value := fields.get(key), str)), None)
+    if joined is None:
+        joined = "".join(text for _, _, text in pieces)
     texts: list[JsonValue] = []
     end = 0
     for path, holder, text in pieces:
-        if text == whole:
+        if text == joined:
             start = 0
-        elif whole.startswith(text, end):
+        elif joined.startswith(text, end):
             start, end = end, end + len(text)
         else:
             continue
         holder[path[-1]] = ""
         texts.append([*path, start, len(text)])
-    return Thinking(text=whole, final=True), {"reasoning": {"fields": fields, "texts": texts}}
+    return Thinking(text=joined, final=True), {"reasoning": {"fields": fields, "texts": texts}}
 
 
 def recorded_reasoning(data: Thinking, residual: Mapping[str, JsonValue]) -> WireMessage | None:

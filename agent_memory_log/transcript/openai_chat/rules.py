@@ -79,11 +79,6 @@ def legacy_shape(call: object) -> str | None:
     return f"function_call needs name and arguments, both text, got {describe(call)}"
 
 
-def name_of(call: Mapping[str, Any]) -> str:
-    """Return the tool name of a valid call."""
-    return cast("str", call[cast("str", kind_of(call))]["name"])
-
-
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
     """Return the findings; see ``agent_memory_log.transcript.validate``."""
     checker = _Checker(facts)
@@ -97,7 +92,7 @@ class _Checker(RuleChecker):
         self._is_own_model = facts.is_own_model
         # The calls of the latest assistant message by id. A legacy call has the id None.
         self._calls: dict[str | None, Path] = {}
-        # The open calls of the latest assistant message that have an empty id, the last one first.
+        # The open calls with an empty id after the first one, which is in ``open_calls``. The last one is first.
         self._unnamed: list[Path] = []
 
     def check(self, messages: Sequence[object]) -> None:
@@ -106,7 +101,7 @@ class _Checker(RuleChecker):
             if is_map(message) and (role == "tool" or role == "function"):  # noqa: PLR1714  # a role may be unhashable
                 self._result(index, message, role)
                 continue
-            if self.open_calls or self._unnamed:
+            if self.open_calls:
                 self.end_calls()
             self._calls = {}
             if not is_map(message):
@@ -135,13 +130,13 @@ class _Checker(RuleChecker):
             self.find(
                 "message_shape", f"a function message needs a name, got {describe(message.get('name'))}", (index,)
             )
-        elif call_id == "" and self._unnamed:
-            self._unnamed.pop()
         elif self.open_calls.pop(call_id, None) is None:
             if call_id in self._calls:
                 self.find("duplicate_result", "the call already has a result", (index,))
             else:
                 self.find("orphan_result", f"the assistant message before has no call {call_id!r}", (index,))
+        elif self._unnamed and call_id == "":
+            self.open_calls[""] = self._unnamed.pop()
 
     def _assistant(self, index: int, message: dict[str, Any]) -> None:
         content = message.get("content")
@@ -182,9 +177,10 @@ class _Checker(RuleChecker):
             return
         call = cast("dict[str, Any]", unsure)
         call_id = call["id"]
-        self.check_name(name_of(call), path)
+        self.check_name(call[call.get("type", "function")]["name"], path)
         if not call_id and self._wire_rules.allows_id(""):
-            self._unnamed.insert(0, path)
+            if self.open_calls.setdefault("", path) is not path:
+                self._unnamed.insert(0, path)
             return
         if call_id in self._calls:
             self.find("duplicate_call", f"the message has another call {call_id!r}", path)
@@ -196,5 +192,5 @@ class _Checker(RuleChecker):
         """Check the rule ``unanswered_call`` for the open calls, and close all calls."""
         super().end_calls(answered)
         for path in reversed(self._unnamed):
-            self.find("unanswered_call", "the call with an empty id has no result directly after it", path)
+            self.find("unanswered_call", "the call '' has no result directly after it", path)
         self._unnamed = []

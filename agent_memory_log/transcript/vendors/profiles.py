@@ -1,7 +1,7 @@
-"""Says what differs at each vendor that speaks the shape of OpenAI Chat Completions, in one table.
+"""Lists the vendors that speak the shape of OpenAI Chat Completions, and how each one differs from OpenAI.
 
 A vendor's name is a provider name. A base URL chooses the vendor of its host, and ``openai-compatible`` if the table
-has no such host. ``openai-chat`` stands for OpenAI's own API, and for runs whose vendor nobody named.
+has no such host. ``openai-chat`` stands for OpenAI's own API, and for runs without a vendor's name.
 
 The facts are from the vendors' documentation and from the errors of their APIs.
 """
@@ -18,7 +18,7 @@ ANY_ID = r"(?s:.*)"
 
 
 class Vendor(msgspec.Struct, frozen=True):
-    """What differs at a vendor.
+    """The differences between a vendor and OpenAI.
 
     Reasoning that came from the vendor goes back as it came, in the same fields. Fields that are not OpenAI's, such as
     ``extra_content`` with Gemini's thought signatures, go back too.
@@ -47,7 +47,7 @@ ANY_VENDOR = Vendor("openai-compatible")
 """Any vendor that has no row of its own."""
 
 _TABLE = (
-    Vendor("azure", ("openai.azure.com",), call_ids="(?s:.+)", longest_call_id=40, telemetry="azure.ai.openai"),
+    Vendor("azure", ("openai.azure.com",), call_ids=".+", longest_call_id=40, telemetry="azure.ai.openai"),
     Vendor("cerebras", ("api.cerebras.ai",)),
     Vendor("deepseek", ("api.deepseek.com",), "reasoning_content"),
     Vendor("fireworks", ("api.fireworks.ai",), "reasoning_content"),

@@ -20,7 +20,9 @@ HEAD = """
 
 def row(vendor: Vendor) -> str:
     """Return the row of a vendor."""
-    hosts = ", ".join(f"`{host}`" for host in vendor.hosts) or ("any other" if vendor is ANY_VENDOR else "pass the name")
+    hosts = ", ".join(f"`{host}`" for host in vendor.hosts) or (
+        "any other" if vendor is ANY_VENDOR else "pass the name"
+    )
     reasoning = f"`{vendor.reasoning}`" if vendor.reasoning else ""
     if vendor.reasoning == "content":
         reasoning = "a `thinking` part"

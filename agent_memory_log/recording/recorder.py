@@ -180,8 +180,9 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
 
         The events of the answer are appended together or not at all. They have the labels ``provider``, ``model``,
         ``response_id`` and ``stop_reason``, with the provider's values. The first event also has the label ``usage``,
-        the provider's JSON. Audio data is not stored; the audio's id is, because only the id may be sent back, and so
-        is its transcript. An empty answer is stored as an ``Annotation``.
+        the provider's JSON. The label ``vendor`` is ``unknown`` if OpenAI has no such model and no vendor was named.
+        Audio data is not stored; the audio's id is, because only the id may be sent back, and so is its transcript. An
+        empty answer is stored as an ``Annotation``.
 
         If a stream ends too early or with an error, the answer is *partial*: ``RecordedResponse.partial`` says why. It
         is stored as one ``AssistantMessage`` with the text that came, and has the labels ``partial`` and ``error``. Its

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from agent_memory_log import (
     AssistantMessage,
@@ -29,7 +30,7 @@ from agent_memory_log.transcript.json_types import list_in, map_in
 from agent_memory_log.transcript.vendors.profiles import VENDORS, is_openai_model, provider_name
 from tests.transcript.traffic import Exchange, exchanges
 from tests.transcript.transcripts import Message, assert_exact, run_of, snapshot_of
-from tests.transcript.transcripts_openai_chat import ASSISTANT, CHAT, USER, call, calls, tool
+from tests.transcript.transcripts_openai_chat import ASSISTANT, CASE, CHAT, USER, call, calls, tool
 
 AT_VENDORS = [
     exchange
@@ -381,6 +382,17 @@ def test_the_recorded_model_tells_which_limits_apply() -> None:
     assert not validate(build(snapshot_of(events), CHAT), CHAT)
     own = new_event(answer.data, labels={"model": "gpt-4o"})
     assert len(validate(build(snapshot_of([events[0], own, events[2]]), CHAT), CHAT)) == 1
+
+
+@pytest.mark.parametrize("vendor", ["mistral", "openai-compatible"])
+@given(CASE.hostile)
+def test_hostile_messages_survive_and_are_repaired_at_vendors(vendor: str, messages: list[Message]) -> None:
+    events = assert_exact(messages, vendor)
+    for transcript in (messages, build(snapshot_of(events), vendor)):
+        repaired = repair(transcript, vendor)
+        assert not validate(repaired.transcript, vendor)
+        assert not repair(repaired.transcript, vendor).changes
+        assert bool(repaired.changes) == bool(validate(transcript, vendor))
 
 
 def test_a_cut_removes_signed_reasoning_of_later_messages() -> None:

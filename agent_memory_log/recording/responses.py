@@ -18,6 +18,7 @@ from agent_memory_log.recording.sdk_objects import Map, Received, map_at, maps_i
 from agent_memory_log.recording.streams import joined, provider_of_stream
 from agent_memory_log.recording.streams.pieces import LONGEST_ERROR
 from agent_memory_log.transcript.conversion.rendering import text_or_empty
+from agent_memory_log.transcript.openai_chat.rendering import is_no_call
 from agent_memory_log.transcript.providers import find_provider
 from agent_memory_log.transcript.vendors.profiles import VENDORS, is_openai_model
 
@@ -163,15 +164,21 @@ def _chat(answer: Map) -> _AnswerParts:
     message: Map = choice["message"]
     message.pop("parsed", None)
     is_own_model = is_openai_model(text_or_empty(answer.get("model")))
+    audio = map_at(message, "audio")
+    if audio.get("id"):
+        message["audio"] = {"id": audio["id"]}  # the API accepts only the id
     for call in maps_in(message.get("tool_calls")):
         map_at(call, "function").pop("parsed_arguments", None)
         if is_own_model:
             call.pop("index", None)
-    if is_own_model and not message.get("tool_calls"):
-        message.pop("tool_calls", None)
-    audio = map_at(message, "audio")
-    if audio.get("id"):
-        message["audio"] = {"id": audio["id"]}  # the API accepts only the id
+    if is_own_model:
+        placeholders = {
+            "tool_calls": not message.get("tool_calls"),
+            "function_call": is_no_call(message.get("function_call")),
+            "audio": audio.get("id") == "",
+        }
+        for key in [key for key, is_placeholder in placeholders.items() if is_placeholder]:
+            message.pop(key, None)
     return [message], answer.get("id"), choice.get("finish_reason")
 
 

@@ -201,6 +201,13 @@ def test_the_placeholders_of_a_vendor_stay_as_they_came() -> None:
     assert not validate([{"role": "user", "content": "2+2"}, message], "openai-chat", request={"model": "claude"})
 
 
+def test_placeholders_are_not_sent_to_openai() -> None:
+    answer = {"model": "gpt-4o", "choices": [{"index": 0, "message": PLACEHOLDERS, "finish_reason": "stop"}]}
+    (sent,) = recorded(answer)
+    assert sent == {"role": "assistant", "content": "4", "refusal": "", "annotations": None}
+    TypeAdapter(ChatCompletionAssistantMessageParam).validate_python(sent)
+
+
 def test_the_empty_list_of_calls_that_an_sdk_adds_is_not_sent_to_openai() -> None:
     message: dict[str, Any] = {"role": "assistant", "content": "4", "tool_calls": []}
     answer: dict[str, Any] = {

@@ -210,7 +210,8 @@ class _Trace:
         if reason:
             about["gen_ai.response.finish_reasons"] = (reason,)
         if self._content:
-            message: dict[str, JsonValue] = {"role": "assistant", "parts": [_part(event) for event in answer_events]}
+            parts = [_part(event) for event in answer_events if event not in step.blocks]
+            message: dict[str, JsonValue] = {"role": "assistant", "parts": parts}
             about["gen_ai.output.messages"] = _json([{**message, "finish_reason": reason or "stop"}])
         end = max(_time(event) for event in answer_events)
         start = end if step.before is None else min(_time(step.before), end)

@@ -12,12 +12,14 @@ import msgspec
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import (
+    Annotation,
     AssistantMessage,
     ModelRequest,
     SystemMessage,
     Thinking,
     ToolCall,
     ToolResult,
+    UnknownPayload,
     UserMessage,
 )
 from agent_memory_log.pairing import Pairing
@@ -26,6 +28,7 @@ STEP_LABEL = "atif_step"
 """The label with the number of the imported trajectory's step. Events with the same number stay in one step."""
 
 _RESPONSE_LABEL = "response_id"
+_PROVIDER_LABEL = "provider"
 
 Source = Literal["user", "system", "agent"]
 
@@ -52,7 +55,8 @@ class Step(msgspec.Struct):
         messages: The messages, in append order.
         calls: The tool calls, in append order.
         answers: The results of the calls, in append order. They may come much later than the calls.
-        extra_events: The events that have no field in a step, such as a planner's notes.
+        extra_events: The events that have no field in a step, such as a planner's notes, and the ``blocks``.
+        blocks: The parts of a recorded answer that no other field can hold, such as calls of the provider's own tools.
     """
 
     source: Source
@@ -67,19 +71,23 @@ class Step(msgspec.Struct):
     calls: list[Event] = []
     answers: list[Answer] = []
     extra_events: list[Event] = []
+    blocks: list[Event] = []
 
     @property
     def content(self) -> list[Event]:
-        """The thinking blocks, messages and tool calls together, in append order."""
-        return sorted([*self.thinking, *self.messages, *self.calls], key=_seq)
+        """The thinking blocks, messages, tool calls and other blocks together, in append order."""
+        return sorted([*self.thinking, *self.messages, *self.calls, *self.blocks], key=_seq)
 
     def add(self, event: Event) -> None:
-        """Add a thinking block, a tool call or a message."""
+        """Add a thinking block, a tool call, a message or another block of an answer."""
         data = event.data
         if isinstance(data, Thinking):
             self.thinking.append(event)
         elif isinstance(data, ToolCall):
             self.calls.append(event)
+        elif isinstance(data, (Annotation, UnknownPayload)):
+            self.blocks.append(event)
+            self.extra_events.append(event)
         else:
             self.messages.append(event)
         self.response = self.response or event.labels.get(_RESPONSE_LABEL, "")
@@ -127,6 +135,8 @@ class Steps:
             self._call(event, data)
         elif isinstance(data, ToolResult):
             self._result(event, data)
+        elif isinstance(data, (Annotation, UnknownPayload)) and _PROVIDER_LABEL in event.labels:
+            self._step_for(event, "agent").add(event)
         else:
             if isinstance(data, ModelRequest):
                 self._request = data

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Annotated, TypeVar, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,6 +24,20 @@ class Contract(BaseModel):
     """The base class of contracts. Values are not converted to other types, and unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
+
+
+class WrongItem(NamedTuple):
+    """An item of a list that does not match its contract.
+
+    Attributes:
+        name: The name of the list.
+        item: The item, as the model gave it.
+        field: The name of its first wrong field, or ``""`` if the item is not an object.
+    """
+
+    name: str
+    item: JsonValue
+    field: str
 
 
 def ask(
@@ -54,18 +68,69 @@ def read_answer(text: str, contract: type[_Contract]) -> _Contract:
     contract. The message has the paths of the wrong values, and never the values themselves.
     """
     try:
-        # own_json rejects NaN and infinities, which json.loads accepts, and lone surrogates, which no store accepts.
-        decoded = own_json(cast("object", json.loads(text)))
-    except NotJson as error:
-        raise ModelInvalidSchema(f"the model's answer{error.path} {error}") from error
+        return contract.model_validate_json(json.dumps(_owned(_loaded(text))))
+    except ValidationError as error:
+        raise _does_not_match(error) from None  # pydantic's message contains the values, which must not be logged
+
+
+def read_items(text: str, contract: type[_Contract]) -> tuple[_Contract, tuple[WrongItem, ...]]:
+    """Return a model's answer without the items of its lists that do not match the contract, and these items.
+
+    Raises the same errors as ``read_answer`` if anything but an item of a list is wrong.
+    """
+    loaded = _loaded(text)
+    refused: list[WrongItem] = []
+    if isinstance(loaded, dict):
+        fields = cast("dict[str, object]", loaded)
+        loaded = {
+            name: list(_storable(name, cast("list[object]", value), refused)) if isinstance(value, list) else value
+            for name, value in fields.items()
+        }
+    answer = _owned(loaded)
+    try:
+        return contract.model_validate_json(json.dumps(answer)), tuple(refused)
+    except ValidationError as error:
+        wrong: dict[tuple[str, int], str] = {}
+        for problem in error.errors(include_url=False, include_input=False):
+            match problem["loc"]:
+                case str(name), int(index), *path:
+                    wrong.setdefault((name, index), str(path[0]) if path else "")
+                case _:
+                    raise _does_not_match(error) from None  # as in read_answer
+        lists = cast("dict[str, list[JsonValue]]", answer)
+        refused += [WrongItem(name, lists[name][index], field) for (name, index), field in wrong.items()]
+        for name, index in sorted(wrong, reverse=True):
+            del lists[name][index]
+        return contract.model_validate_json(json.dumps(lists)), tuple(refused)
+
+
+def _storable(name: str, items: list[object], refused: list[WrongItem]) -> Iterator[JsonValue]:
+    """Yield the items that a store accepts. Add the others to ``refused``."""
+    for item in items:
+        try:
+            yield own_json(item)
+        except NotJson as error:
+            refused.append(WrongItem(name, None, error.path.strip(".")))
+
+
+def _loaded(text: str) -> object:
+    try:
+        return cast("object", json.loads(text))
     except (ValueError, RecursionError) as error:
         raise ModelInvalidJson(f"the model's answer is not JSON: {type(error).__name__}") from error
+
+
+def _owned(answer: object) -> JsonValue:
+    """Return the answer if a store accepts it. NaN, infinities and lone surrogates are refused."""
     try:
-        return contract.model_validate_json(json.dumps(decoded))
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'the answer'}: {problem['msg']}"
-            for problem in error.errors(include_url=False, include_input=False)
-        )
-        # No chained cause: pydantic's message contains the values, which may be private and must not be logged.
-        raise ModelInvalidSchema(f"the model's answer does not match its contract: {problems}") from None
+        return own_json(answer)
+    except NotJson as error:
+        raise ModelInvalidSchema(f"the model's answer{error.path} {error}") from error
+
+
+def _does_not_match(error: ValidationError) -> ModelInvalidSchema:
+    problems = "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc']) or 'the answer'}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_input=False)
+    )
+    return ModelInvalidSchema(f"the model's answer does not match its contract: {problems}")

@@ -65,10 +65,10 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
         self._watch = Watch(watched.connection)
         self._reader = Reader(read, verify=settings.verify)
         self._writer = Writer(written)
-        self._writes: _Worker[Append | Callable[[], object]] = _Worker(
-            "amlog-sqlite-write", self._carry_out, _MOST_APPENDS_A_COMMIT, written.connection.close
-        )
         self._reads: _Worker[Callable[[], object]] = _Worker("amlog-sqlite-read", _call_each, 1, read.connection.close)
+        self._writes: _Worker[Append | Callable[[], object]] = _Worker(
+            "amlog-sqlite-write", self._carry_out, _MOST_APPENDS_A_COMMIT, self._close_last
+        )
         self._locks = (self._writes.working, self._reads.working, self._watching)
         self._connections = (self._watch_connection, self._read_connection, self._write_connection)
 
@@ -170,20 +170,24 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
                 self._poller.cancel()
             with self._watching:
                 self._watch_connection.close()
-            if asyncio.get_running_loop() is not self._loop:
-                self._reads.end()
-                self._writes.end()
+            self._reads.end()
+            self._writes.end()
             self._check_loop()
             self._closing = asyncio.ensure_future(self._release())
         self._check_loop()
         await asyncio.shield(self._closing)
 
     async def _release(self) -> None:
-        # Close one after the other. The last connection moves the write-ahead log into the file. If two close together,
-        # neither of them is the last.
-        for worker in (self._reads, self._writes):
-            worker.end()
-            await worker.ended()
+        await self._reads.ended()
+        await self._writes.ended()
+
+    def _close_last(self) -> None:
+        """Close the writing connection after the reading one.
+
+        The last connection moves the write-ahead log into the file. If two close together, neither of them is the last.
+        """
+        self._reads.join()
+        self._write_connection.close()
 
     def _checked_runs(self, runs: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         return self._reader.heads.checked(runs)
@@ -258,10 +262,14 @@ class _Worker(Generic[_Job]):
         """End the thread after the queued jobs."""
         self._queue.put(None)
 
+    def join(self) -> None:
+        """Block until the thread has ended."""
+        self._thread.join()
+
     async def ended(self) -> None:
         """Wait until the thread has ended. Raises the error of ``at_end``, if any."""
         await asyncio.shield(self._ended)
-        self._thread.join()  # the thread sets the future in its last statement
+        self.join()  # the thread sets the future in its last statement
 
     def _run(self) -> None:
         ended = False

@@ -7,7 +7,7 @@ only the errors of the store, and ``InvalidArgument`` for wrong arguments.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -34,7 +34,6 @@ from agent_memory_log.models.deadline import Deadline, Timer
 from agent_memory_log.models.port import ModelMessage, ModelPort
 from agent_memory_log.models.prompts import read_prompt
 from examples.capture_and_apply.results import HistoryEntry, MemoryItem, Phase, SessionResult, TraceStep
-from examples.capture_and_apply.verifiers import VERIFIERS
 
 SUCCESS = "success"
 MAX_SECONDS = "max_seconds"
@@ -62,6 +61,7 @@ class Plan(_Contract):
     query: Annotated[str, Field(min_length=1)]
     top_k: Annotated[int, Field(ge=1)] | None = None
     scopes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    include_preference_keys: tuple[str, ...] | None = None
 
 
 class Answer(_Contract):
@@ -80,8 +80,9 @@ class AuditedSession:
     Args:
         me: The memory of the principal.
         model: The model that proposes, plans and answers.
-        settings: The budgets, the model's name and the scopes that policy allows. Defaults to ``MemorySettings()``.
-        verifiers: The functions that check whether an answer follows a memory, by key.
+        settings: The budgets, the model's name, and the keys and scopes that policy allows. Defaults to
+            ``MemorySettings()``.
+        verifiers: The functions that check whether an answer follows a memory, by key. Defaults to none.
         clock: Returns the current time, for ``ttl_left_days``.
         timer: Returns seconds, for the time budget.
     """
@@ -92,14 +93,14 @@ class AuditedSession:
         model: ModelPort,
         *,
         settings: MemorySettings | None = None,
-        verifiers: Mapping[str, Verifier] = VERIFIERS,
+        verifiers: Mapping[str, Verifier] | None = None,
         clock: Clock = utc_now,
         timer: Timer = time.monotonic,
     ) -> None:
         self.me = me
         self.model = model
         self.settings = settings or MemorySettings()
-        self.verifiers = verifiers
+        self.verifiers = verifiers or {}
         self.clock = clock
         self.timer = timer
 
@@ -209,7 +210,13 @@ class _Steps:
         return intent
 
     def _retrieve(self, intent: RetrievalIntent) -> None:
-        hits = self._me.search(intent.query, top_k=intent.top_k, scopes=intent.scopes, kinds=kinds())
+        hits = self._me.search(
+            intent.query,
+            top_k=intent.top_k,
+            scopes=intent.scopes,
+            kinds=kinds(),
+            boost_preferences=intent.include_preference_keys,
+        )
         self._retrieved = tuple(hit.record for hit in hits if hit.record is not None)
         self._check_time()
         keys: list[JsonValue] = list(self._retrieved_keys())
@@ -245,7 +252,7 @@ class _Steps:
         model = self._settings.model
         self._check_time()
         completion = self._session.model.complete(
-            [ModelMessage("system", read_prompt(_PACKAGE, prompt)), *messages],
+            [ModelMessage("system", "\n".join((read_prompt(_PACKAGE, prompt), *self._limits()))), *messages],
             schema=schema_of(contract),
             max_tokens=model.max_tokens,
             timeout=min(model.timeout_seconds, self._deadline.left()),
@@ -253,6 +260,13 @@ class _Steps:
         )
         self._check_time()
         return completion.text
+
+    def _limits(self) -> Iterator[str]:
+        """Yield the keys and scopes that policy allows, in words for the model."""
+        policy = self._settings.policy
+        for name, allowed in (("key", policy.allowed_keys), ("scope", policy.allowed_scopes)):
+            if allowed is not None:
+                yield f"- Each {name} is one of: {', '.join(sorted(allowed))}."
 
     def _check_time(self) -> None:
         if self._deadline.has_passed:

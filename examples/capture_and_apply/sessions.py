@@ -20,6 +20,7 @@ from agent_memory_log.memory.policy.settings import ExecutionSettings, MemorySet
 from agent_memory_log.models import ScriptedModel
 from examples.capture_and_apply.results import SessionResult
 from examples.capture_and_apply.session import AuditedSession
+from examples.capture_and_apply.verifiers import VERIFIERS
 
 PATIENCE = 120
 """The time limit of a session, in seconds."""
@@ -145,7 +146,7 @@ def play(url: str, name: str) -> SessionResult:
     with open_sync_store(url) as store:
         client = SyncMemoryClient(store, policy=SETTINGS.memory_policy(), execution=SETTINGS.memory_execution())
         me = client.of(PRINCIPAL)
-        session = AuditedSession(me, ScriptedModel(script.answers), settings=SETTINGS)
+        session = AuditedSession(me, ScriptedModel(script.answers), settings=SETTINGS, verifiers=VERIFIERS)
         run = f"demo-{name}"
         logged = store.append_events(AGENT, run, new_event(UserMessage(message=script.message))).events[0]
         if script.captures:

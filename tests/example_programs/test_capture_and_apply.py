@@ -31,6 +31,7 @@ from agent_memory_log.models.openai_chat import OpenAIModel
 from agent_memory_log.models.settings import ModelSettings
 from examples.capture_and_apply.results import SessionResult
 from examples.capture_and_apply.session import AuditedSession
+from examples.capture_and_apply.verifiers import VERIFIERS
 from tests.memory.stores import SetClock, somebody
 from tests.models.model_server import ModelServer, Reply, says, says_json
 
@@ -79,6 +80,7 @@ class Rig:
             settings=MemorySettings(**settings),
             clock=self.clock,
             timer=lambda: self.seconds,
+            verifiers=VERIFIERS,
         )
 
     def blocked(self) -> list[MemoryBlocked]:
@@ -134,9 +136,9 @@ def test_captured_memory_is_applied_by_a_later_session(store: SyncStore) -> None
         (memory.scope, memory.key, memory.value, memory.confidence, memory.ttl_left_days)
         for memory in captured.memory_state
     ] == [
-        ("user", "language", "english", 0.95, 180),
+        ("user", "language", "english", 0.95, None),
         ("user", "response_style", "concise", 0.8, 30),
-        ("workspace", "update_channel", "email", 0.8, 180),
+        ("workspace", "update_channel", "email", 0.8, None),
     ]
     assert [(step.phase, step.action, step.ok) for step in captured.trace] == [
         ("capture", "propose", True),
@@ -155,9 +157,9 @@ def test_captured_memory_is_applied_by_a_later_session(store: SyncStore) -> None
     assert applied.answer == GOOD["answer"]
     assert applied.used_memory_keys == ("language", "response_style", "update_channel")
     assert {memory.key: memory.ttl_left_days for memory in applied.applied_memory} == {
-        "language": 170,
+        "language": None,
         "response_style": 20,
-        "update_channel": 170,
+        "update_channel": None,
     }
     assert (
         {memory.key for memory in applied.memory_state} == set(applied.retrieved_keys) == set(applied.used_memory_keys)
@@ -498,6 +500,33 @@ def test_invalid_text_is_refused_before_the_request(store: SyncStore, text: Any)
     with pytest.raises(InvalidArgument, match="request"):
         session.respond(text)
     assert not rig.model.asked
+
+
+def test_a_plan_includes_preferences_that_share_no_word_with_the_request(store: SyncStore) -> None:
+    rig = Rig(store).knows(language="english", response_style="concise", update_channel="email", colour="blue")
+    plan = {"kind": "retrieve_memory", "query": "payment incident update and next actions"}
+    keys = ["language", "response_style", "update_channel"]
+    text = answer(keys=keys)
+    assert rig.session(plan, answer(keys=[])).respond("Draft an update.").retrieved_keys == ("update_channel",)
+    result = rig.session({**plan, "include_preference_keys": keys}, text).respond("Draft an update.")
+    assert sorted(result.retrieved_keys) == keys
+    assert result.outcome == "memory_applied"
+
+
+def test_the_prompts_name_the_keys_and_scopes_that_policy_allows(store: SyncStore) -> None:
+    allowed = PolicySettings(allowed_keys=frozenset({"tone", "language"}), allowed_scopes=frozenset({"user"}))
+    rig = Rig(store)
+    rig.session(items(item()), policy=allowed).capture("English, please.")
+    capture = rig.model.asked
+    rig.session(PLAN, GOOD, policy=allowed).respond("Go.")
+    for request in (*capture, *rig.model.asked):
+        assert "- Each key is one of: language, tone.\n- Each scope is one of: user." in request.messages[0].content
+
+
+def test_an_answer_without_a_verifier_is_applied(store: SyncStore) -> None:
+    rig = Rig(store).knows(language="english")
+    session = AuditedSession(rig.memory, ScriptedModel([PLAN, answer("All is well.")]))
+    assert session.respond("Go.").outcome == "memory_applied"
 
 
 def test_custom_verifiers_are_used(store: SyncStore) -> None:

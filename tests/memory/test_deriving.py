@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -34,6 +34,7 @@ from agent_memory_log.memory import (
     stream_of,
 )
 from agent_memory_log.memory.extraction import RuleExtractor
+from agent_memory_log.memory.policy import MemoryPolicy
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 
 __all__ = ["open_memory_store", "store_url"]
@@ -168,7 +169,7 @@ class _Broken:
         (AgentMemoryLogError("odd"), "extractor_failed", "odd"),
         (None, "extractor_failed", "expected an Extraction from the extractor"),
         (Extraction(stop_reason="llm_timeout"), "llm_timeout", ""),
-        (Extraction((Candidate(Preference("", "v")),)), "extractor_failed", "key must contain"),
+        (Extraction(stop_reason="llm_timeout", error="too slow"), "llm_timeout", "too slow"),
     ],
 )
 def test_the_events_of_a_failed_extraction_are_read_again(
@@ -184,6 +185,54 @@ def test_the_events_of_a_failed_extraction_are_read_again(
     assert blocked.data.to_map()["reason"] == reason
     assert linked.data.to_map() == {"agent": "agent", "run": run, "seq": 0}
     assert len(me.derive("agent", run).written) == 1
+
+
+def test_candidates_that_cannot_be_stored_are_refused_alone(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me, run = _client_and_run(store)
+    _say(store, run, "language=english")
+    invalid = [Candidate(Preference("", "v")), Candidate(Preference("tone", " ")), Candidate(cast("Any", "text"))]
+    extractor = _Broken(Extraction((*invalid, Candidate(Preference("tone", "dry")))))
+    report = me.derive("agent", run, extractor=extractor)
+    assert (report.status, report.position) == ("ok", 1)
+    assert [outcome.key for outcome in report.written] == ["tone"]
+    assert [outcome.reason for outcome in report.blocked] == ["invalid_candidate"] * 3
+    assert "key must contain" in report.error
+    assert "value must contain" in report.error
+    assert "data must be a RecordData" in report.error
+
+
+def test_policy_refuses_one_candidate_and_the_others_are_learnt(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    policy = MemoryPolicy(allowed_keys=frozenset({"language"}))
+    me = SyncMemoryClient(store, extractor=SaidPreferences(), policy=policy).of(somebody())
+    run = f"run {me.principal.tenant}"
+    _say(store, run, "airport=gatwick; language=english")
+    report = me.derive("agent", run)
+    assert (report.status, report.position) == ("ok", 1)
+    assert {outcome.key: (outcome.action, outcome.reason) for outcome in report.outcomes} == {
+        "airport": ("blocked", "memory_key_not_allowed_policy:airport"),
+        "language": ("written", ""),
+    }
+    assert me.stats().blocked == {"memory_key_not_allowed_policy:airport": 1}
+    assert me.derive("agent", run).outcomes == ()
+
+
+def test_policy_gives_preferences_their_lifetime(open_memory_store: OpenStore) -> None:
+    clock = SetClock()
+    store = open_memory_store()
+    principal = somebody()
+    SyncMemoryClient(store, clock=clock).of(principal).remember(key="forever", value="v")
+    me = SyncMemoryClient(store, clock=clock, policy=MemoryPolicy(preference_ttl_days=30)).of(principal)
+    me.remember(key="policy", value="v")
+    me.remember(key="own", value="v", ttl_days=7)
+    me.remember(key="fact", value="v", kind="fact")
+    assert {record.key: record.ttl_left_days(clock.time) for record in me.list()} == {
+        "forever": None,
+        "policy": 30,
+        "own": 7,
+        "fact": None,
+    }
 
 
 class _Cites:
@@ -259,7 +308,8 @@ def test_forgetting_reaches_context_injected_into_a_run_without_candidates(
 def test_an_expired_record_is_not_derived_again_from_the_same_event(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     store = open_memory_store()
-    me = SyncMemoryClient(store, extractor=SaidPreferences(), clock=clock).of(somebody())
+    policy = MemoryPolicy(preference_ttl_days=180)
+    me = SyncMemoryClient(store, extractor=SaidPreferences(), clock=clock, policy=policy).of(somebody())
     run = f"run {me.principal.tenant}"
     _say(store, run, "language=english")
     me.derive("agent", run)

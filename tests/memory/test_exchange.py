@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from agent_memory_log.memory import (
     UnknownKind,
     stream_of,
 )
+from agent_memory_log.memory.policy import MemoryPolicy
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 
 __all__ = ["open_memory_store", "store_url"]
@@ -137,13 +138,13 @@ def test_import_skips_expired_records(open_memory_store: OpenStore) -> None:
     assert [record.value for record in other.list()] == ["german"]
 
 
-def test_import_limits_valid_until_to_the_maximum_of_the_kind(open_memory_store: OpenStore) -> None:
-    clock = SetClock()
-    me = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody())
+def test_import_keeps_valid_until(open_memory_store: OpenStore) -> None:
+    policy = MemoryPolicy(preference_ttl_days=30)
+    me = SyncMemoryClient(open_memory_store(), clock=SetClock(), policy=policy).of(somebody())
     line = b'{"kind":"preference","data":{"key":"k","value":"v"},"valid_until":"9999-01-01T00:00:00Z"}'
     for _ in range(2):  # the second import refreshes the record
         me.import_jsonl(HEADER + line)
-        assert me.list()[0].valid_until == clock.time + timedelta(days=365)
+        assert me.list()[0].valid_until == datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -242,4 +243,3 @@ def test_unknown_kind_with_a_registered_name_must_fit_that_kind() -> None:
         outcome = me.remember(UnknownKind("preference", {"key": "k", "value": "v"}))
         assert outcome.record is not None
         assert outcome.record.data == Preference("k", "v")
-        assert outcome.record.valid_until is not None

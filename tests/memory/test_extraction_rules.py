@@ -88,13 +88,13 @@ def test_a_statement_cites_its_event_and_time() -> None:
     assert extraction.position == 3
 
 
-def test_a_run_waits_for_four_messages_including_tool_results() -> None:
+def test_a_run_waits_for_four_messages_including_those_of_tools() -> None:
     statement = UserMessage("I prefer tea.")
-    noise = (SystemMessage("Be good."), PlannerNote(note="plan"), Annotation("x"), call("get_tea"))
-    few = log_of(statement, AssistantMessage("ok"), *noise, result("get_tea"))
+    noise = (SystemMessage("Be good."), PlannerNote(note="plan"), Annotation("x"))
+    few = log_of(statement, *noise, call("get_tea"), result("get_tea"))
     extraction = RuleExtractor().extract(slice_of(few))
     assert (extraction.candidates, extraction.position) == ((), 0)
-    enough = log_of(statement, AssistantMessage("ok"), *noise, result("get_tea"), AssistantMessage("Here."))
+    enough = log_of(statement, *noise, call("get_tea"), result("get_tea"), AssistantMessage("Here."))
     assert len(RuleExtractor().extract(slice_of(enough)).candidates) == 1
     later = RuleExtractor().extract(slice_of(log_of(statement, DONE, statement, DONE, statement), after=4))
     assert len(later.candidates) == 1

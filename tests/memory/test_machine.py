@@ -133,7 +133,7 @@ class MemoryIsADict(RuleBasedStateMachine):
     def write_to_dict(self, scope: str, kind: str, key: str, value: str, ttl: int | None, record: str) -> str:
         """Change the dict as ``remember`` must change memory, and return the expected action."""
         now = self.clock.time
-        until = now + timedelta(days=ttl if ttl is not None else 180) if kind == "preference" or ttl else None
+        until = None if ttl is None else now + timedelta(days=ttl)
         match = self.find(scope, kind, key)
         if match is not None:
             entry = match[1]

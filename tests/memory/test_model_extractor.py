@@ -30,6 +30,7 @@ from agent_memory_log import (
 from agent_memory_log.errors import ModelFailed, ModelTimeout
 from agent_memory_log.memory import Episode, Evidence, Extraction, Fact, Preference, RunSlice, SyncMemoryClient
 from agent_memory_log.memory.extraction.model import ModelExtractor
+from agent_memory_log.memory.policy import MemoryPolicy
 from agent_memory_log.memory.policy.settings import ExtractionSettings, MemorySettings
 from agent_memory_log.models import ScriptedModel
 from agent_memory_log.models.openai_chat import OpenAIModel
@@ -145,7 +146,7 @@ def test_the_limits_can_be_set() -> None:
     assert (model.asked[0].model, model.asked[0].max_tokens, model.asked[0].timeout) == ("small", 9, 5.0)
 
 
-def test_a_run_waits_for_four_messages_including_tool_results() -> None:
+def test_a_run_waits_for_four_messages_including_those_of_tools() -> None:
     three = (UserMessage(message="a"), AssistantMessage(message="b"), UserMessage(message="c"))
     extraction, model = extract(new=slice_of(*three, PlannerNote(note="no message")))
     assert extraction == Extraction(position=0)
@@ -191,76 +192,122 @@ def test_items_become_candidates_with_their_evidence() -> None:
         ("[]", "llm_invalid_schema"),
         ({"facts": []}, "llm_invalid_schema"),
         ({"facts": {}, "preferences": []}, "llm_invalid_schema"),
-        (preference(key=""), "llm_invalid_schema"),
-        (preference(key=" "), "llm_invalid_schema"),
-        (preference(key=3), "llm_invalid_schema"),
-        (preference(key="k" * 121), "llm_invalid_schema"),
-        (preference(value=None), "llm_invalid_schema"),
-        (preference(value="v" * 121), "llm_invalid_schema"),
-        (preference(scope=1), "llm_invalid_schema"),
-        (preference(ttl_days=True), "llm_invalid_schema"),
-        (preference(ttl_days="7"), "llm_invalid_schema"),
-        (preference(confidence=True), "llm_invalid_schema"),
-        (
-            '{"facts": [], "preferences": [{"key": "k", "value": "v", "messages": [2], "confidence": NaN}]}',
-            "llm_invalid_schema",
-        ),
-        (preference(messages=[]), "llm_invalid_schema"),
-        (preference(messages=None), "llm_invalid_schema"),
-        (preference(messages=["2"]), "llm_invalid_schema"),
-        (preference(messages=[True]), "llm_invalid_schema"),
-        (preference(messages=[2, 99]), "llm_invalid_schema"),
-        (preference(messages=[0]), "llm_invalid_schema"),
-        (preference(messages=[-1]), "llm_invalid_schema"),
-        (fact(messages=[99]), "llm_invalid_schema"),
         (ModelTimeout("slow"), "llm_timeout"),
     ],
     ids=str,
 )
-def test_an_invalid_profile_refuses_the_whole_answer(
+def test_an_answer_without_its_lists_stops_the_extraction(
     answer: str | Mapping[str, JsonValue] | ModelFailed, reason: str
 ) -> None:
     extraction, _ = extract(answer, episode())
-    assert extraction == Extraction(stop_reason=reason, model_calls=1)
+    assert extraction == Extraction(stop_reason=reason, error=extraction.error, model_calls=1)
+    assert extraction.error
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"key": ""}, "key"),
+        ({"key": " "}, "key"),
+        ({"key": 3}, "key"),
+        ({"key": "k" * 121}, "key"),
+        ({"value": None}, "value"),
+        ({"value": " "}, "value"),
+        ({"value": "v" * 121}, "value_too_long"),
+        ({"value": "\ud800"}, "value"),
+        ({"scope": 1}, "scope"),
+        ({"ttl_days": True}, "ttl_days"),
+        ({"ttl_days": "7"}, "ttl_days"),
+        ({"confidence": True}, "confidence"),
+        ({"confidence": float("nan")}, "confidence"),
+        ({"messages": []}, "messages"),
+        ({"messages": None}, "messages"),
+        ({"messages": ["2"]}, "messages"),
+        ({"messages": [True]}, "messages"),
+        ({"messages": [2, 99]}, "message_not_sent"),
+        ({"messages": [0]}, "message_not_sent"),
+        ({"messages": [-1]}, "message_not_sent"),
+        ({"messages": [3]}, "not_said_by_user"),
+    ],
+    ids=str,
+)
+def test_an_invalid_preference_is_refused_alone(fields: dict[str, JsonValue], problem: str) -> None:
+    wrong, valid = preference(**fields)["preferences"], preference()["preferences"]
+    assert isinstance(wrong, list)
+    assert isinstance(valid, list)
+    profile: dict[str, JsonValue] = {"facts": fact()["facts"], "preferences": [*wrong, *valid, *wrong]}
+    extraction, _ = extract(json.dumps(profile), episode())
+    assert [candidate.data.kind for candidate in extraction.candidates] == ["fact", "preference", "episode"]
+    assert [(outcome.action, outcome.kind, outcome.reason) for outcome in extraction.refused] == [
+        ("blocked", "preference", f"invalid_item:{problem}")
+    ] * 2
+
+
+@pytest.mark.parametrize("item", [None, 3, "text", []], ids=str)
+def test_an_item_that_is_no_object_is_refused_alone(item: JsonValue) -> None:
+    valid = fact()["facts"]
+    assert isinstance(valid, list)
+    extraction, _ = extract({"facts": [item, *valid], "preferences": []}, NO_EPISODES)
+    assert [candidate.key for candidate in extraction.candidates] == ["home_city"]
+    assert [outcome.reason for outcome in extraction.refused] == ["invalid_item:not_object"]
 
 
 @pytest.mark.parametrize(("seq", "event_name"), [(1, "system"), (4, "call"), (5, "tool"), (6, "injected"), (7, "note")])
 @pytest.mark.parametrize("make", [preference, fact])
 def test_events_that_were_not_sent_cannot_be_cited(make: Any, seq: int, event_name: str) -> None:
-    extraction, _ = extract(make(messages=[2, seq]), NO_EPISODES)
-    assert extraction.stop_reason == "llm_invalid_schema", event_name
-    extraction, _ = extract(EMPTY_PROFILE, episode(messages=[seq]))
-    assert extraction.stop_reason == "llm_invalid_schema", event_name
-
-
-@pytest.mark.parametrize("make", [preference, fact])
-def test_a_profile_may_not_cite_only_the_assistant(make: Any) -> None:
-    extraction, _ = extract(make(messages=[3]), NO_EPISODES)
-    assert extraction.stop_reason == "llm_invalid_schema"
+    extraction, _ = extract(make(messages=[2, seq]), episode(messages=[seq]))
+    assert extraction.candidates == (), event_name
+    assert [outcome.reason for outcome in extraction.refused] == ["invalid_item:message_not_sent"] * 2
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "problem"),
     [
-        {"category": "gossip"},
-        {"text": ""},
-        {"text": "x" * 501},
-        {"stars": 0},
-        {"stars": 6},
-        {"stars": 2.5},
-        {"stars": True},
-        {"messages": [99]},
+        ({"category": "gossip"}, "category"),
+        ({"text": ""}, "text"),
+        ({"text": "x" * 501}, "text"),
+        ({"stars": 0}, "stars"),
+        ({"stars": 9}, "stars"),
+        ({"stars": 2.5}, "stars"),
+        ({"stars": True}, "stars"),
+        ({"messages": [99]}, "message_not_sent"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:40],
 )
-def test_invalid_episodes_refuse_the_profile_too(fields: dict[str, JsonValue]) -> None:
+def test_an_invalid_episode_is_refused_alone(fields: dict[str, JsonValue], problem: str) -> None:
     extraction, _ = extract(preference(), episode(**fields))
-    assert extraction == Extraction(stop_reason="llm_invalid_schema", model_calls=2)
+    assert [candidate.key for candidate in extraction.candidates] == ["language"]
+    assert [(outcome.kind, outcome.reason) for outcome in extraction.refused] == [
+        ("episode", f"invalid_item:{problem}")
+    ]
+
+
+def test_refused_items_are_reported_and_do_not_stop_the_run(store: SyncStore) -> None:
+    store.append_events("agent", "run", *events(*CONVERSATION))
+    me = SyncMemoryClient(store).of(somebody())
+    report = me.derive("agent", "run", extractor=ModelExtractor(ScriptedModel([fact(messages=[3]), episode()])))
+    assert (report.status, report.position) == ("ok", len(CONVERSATION))
+    assert [outcome.kind for outcome in report.written] == ["episode"]
+    assert [(outcome.key, outcome.reason) for outcome in report.blocked] == [
+        ("home_city", "invalid_item:not_said_by_user")
+    ]
+
+
+def test_the_prompts_name_the_keys_and_scopes_that_policy_allows(store: SyncStore) -> None:
+    store.append_events("agent", "run", *events(*CONVERSATION))
+    model = ScriptedModel([preference(), NO_EPISODES])
+    policy = MemoryPolicy(allowed_keys=frozenset({"Language", "tone"}), allowed_scopes=frozenset({"user"}))
+    SyncMemoryClient(store, policy=policy).of(somebody(user="u", workspace="w")).derive(
+        "agent", "run", extractor=ModelExtractor(model)
+    )
+    for request in model.asked:
+        assert "If an item has a scope, it is one of: user." in request.messages[0].content
+        assert "If an item has a key, it is one of: language, tone." in request.messages[0].content
 
 
 def test_numbers_are_clamped_and_unknown_fields_ignored(store: SyncStore) -> None:
     store.append_events("agent", "run", *events(*CONVERSATION))
-    answer = preference(ttl_days=100_000, confidence=7, mood="good")
+    answer = preference(ttl_days=1_000_000, confidence=7, mood="good")
     me = SyncMemoryClient(store).of(somebody())
     report = me.derive("agent", "run", extractor=ModelExtractor(ScriptedModel([answer, NO_EPISODES])))
     (outcome,) = report.written
@@ -268,7 +315,7 @@ def test_numbers_are_clamped_and_unknown_fields_ignored(store: SyncStore) -> Non
     assert outcome.record.confidence == 1
     assert outcome.record.valid_until is not None
     days_left = outcome.record.ttl_left_days(outcome.record.created)
-    assert days_left == 365
+    assert days_left == 36_500
 
 
 def test_the_events_of_a_failed_model_call_are_read_again(store: SyncStore) -> None:

@@ -121,6 +121,9 @@ INTENT_REASONS = [
     ("scope_item", intent(scopes=["user", ""])),
     ("scope_item", intent(scopes=[1])),
     ("scope_item", intent(scopes=[None])),
+    ("include_preference_keys", intent(include_preference_keys="language")),
+    ("include_preference_keys", intent(include_preference_keys=["language", " "])),
+    ("include_preference_keys", intent(include_preference_keys=[None])),
     ("scope_not_allowed:team", intent(scopes=["user", "workspace", "team"])),
 ]
 
@@ -142,6 +145,7 @@ def test_tables_contain_every_reason() -> None:
     }  # fmt: skip
     assert {reason.partition(":")[0] for reason, _ in INTENT_REASONS} == {
         "not_object", "kind", "query", "query_too_long", "top_k", "scopes", "scope_item", "scope_not_allowed",
+        "include_preference_keys",
     }  # fmt: skip
 
 
@@ -179,6 +183,8 @@ def test_intent_has_defaults_and_configurable_limits() -> None:
     assert read_intent(intent(top_k=6, scopes=["user", " user ", "workspace"])) == RetrievalIntent(
         "payment incident", 6, ("user", "workspace")
     )
+    keys = [" language ", "tone", "language"]
+    assert read_intent(intent(include_preference_keys=keys)).include_preference_keys == ("language", "tone")
     assert read_intent(intent(top_k=9), max_top_k=9).top_k == 9
     assert read_intent(intent(), max_top_k=2).top_k == 2
     assert read_intent(intent(query="x" * 240)).query == "x" * 240

@@ -337,10 +337,21 @@ def test_next_turn_reports_a_missing_call() -> None:
 
 
 def test_finish_reports_missing_calls() -> None:
-    snapshot = run_of(UserMessage("x"), *[model_call(f"t{n}", payload=f"[{n}]") for n in range(7)], result("t0"))
-    replayed = replayer(snapshot)
+    calls = [model_call(f"t{n}", payload=f"[{n}]") for n in range(7)]
+    replayed = replayer(run_of(UserMessage("x"), *calls, *[result(f"t{n}") for n in range(7)]))
     replayed.model_turn()
     assert_diverges("missing_call", replayed.finish, "find [0] (event 2)", "find [4] (event 6)", "and 2 more", seq=2)
+
+
+def test_a_call_without_a_recorded_result_need_not_be_made() -> None:
+    calls = [model_call(f"t{n}", payload=f"[{n}]") for n in range(3)]
+    snapshot = run_of(UserMessage("x"), *calls, result("t1"))
+    replayed = replayer(snapshot)
+    replayed.tool_result(replayed.model_turn().tool_calls[1])
+    replayed.finish()
+    replayed = replayer(snapshot)
+    replayed.model_turn()
+    assert_diverges("missing_call", replayed.finish, "find [1] (event 3)", seq=3)
 
 
 def test_missing_or_additional_turn_diverges() -> None:

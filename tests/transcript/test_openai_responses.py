@@ -21,8 +21,10 @@ from agent_memory_log import (
     UnknownPayload,
     UserMessage,
     new_event,
+    open_sync_store,
 )
 from agent_memory_log.events.jsonvalue import encode_canonical
+from agent_memory_log.recording import SyncRunRecorder
 from agent_memory_log.transcript import build, parse, read_chat_lines
 from agent_memory_log.transcript.providers import repair, request, validate, window
 from agent_memory_log.transcript.requests import model_request
@@ -34,6 +36,23 @@ from tests.transcript.transcripts import Message, assert_exact, json_values, map
 RESPONSES = "openai-responses"
 
 USER: Message = {"role": "user", "content": "Hi"}
+
+
+TOOL: Message = {"type": "function", "name": "f", "parameters": {}, "strict": True, "defer_loading": True}
+SEARCH: Message = {
+    "type": "tool_search_call",
+    "execution": "client",
+    "call_id": "s",
+    "arguments": {"queries": ["a"]},
+    "status": "completed",
+}
+APPROVAL: Message = {
+    "type": "mcp_approval_request",
+    "id": "mcpr_1",
+    "name": "drop",
+    "arguments": "{}",
+    "server_label": "db",
+}
 
 
 def call(call_id: str = "c1", name: str = "orders_get", arguments: str = '{"id": 7}', **fields: object) -> Message:
@@ -111,6 +130,20 @@ DOCUMENTED: dict[str, list[Message]] = {
         USER,
         {"type": "custom_tool_call", "call_id": "k", "name": "sql", "input": "SELECT 1", "id": "ctc_1"},
         {"type": "custom_tool_call_output", "call_id": "k", "output": "1"},
+    ],
+    "a search for tools": [
+        USER,
+        {"type": "tool_search_call", "execution": "client", "call_id": "s", "arguments": {"queries": ["a"]}},
+        {"type": "tool_search_output", "execution": "client", "call_id": "s", "status": "completed", "tools": [TOOL]},
+        {"type": "tool_search_call", "execution": "client", "call_id": "t", "arguments": {}, "status": "completed"},
+        output("[]", "t"),
+        {"type": "tool_search_call", "execution": "server", "call_id": None, "arguments": {}, "id": "tsc_1"},
+        {"type": "tool_search_output", "execution": "server", "call_id": None, "tools": [TOOL], "id": "tso_1"},
+    ],
+    "an approval": [
+        USER,
+        {"type": "mcp_approval_request", "id": "mcpr_1", "name": "drop", "arguments": "{}", "server_label": "db"},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False, "reason": "no"},
     ],
     "a computer": [
         {
@@ -373,15 +406,29 @@ BROKEN: dict[str, tuple[list[Message], str, int, dict[str, Any]]] = {
         {},
     ),
     "reasoning at the end": ([USER, reasoning()], "reasoning_alone", 2, {}),
+    "reasoning before an item without its id": (
+        [reasoning(), {"role": "assistant", "content": "Hello."}],
+        "reasoning_alone",
+        1,
+        {},
+    ),
+    "reasoning before a call without its id": ([reasoning(), call(), output()], "reasoning_alone", 1, {}),
+    "an approval that is missing": ([USER, APPROVAL], "unanswered_call", 2, {}),
+    "a search without its tools": ([USER, SEARCH], "unanswered_call", 2, {}),
     "reasoning before the user": ([reasoning(), USER], "reasoning_alone", 1, {}),
     "reasoning before an output": ([call(), reasoning(), output()], "reasoning_alone", 2, {}),
     "unencrypted reasoning that is not stored": (
-        [reasoning(encrypted=None), call(), output()],
+        [reasoning(encrypted=None), call(id="fc_1"), output()],
         "reasoning_unencrypted",
         1,
         {"store": False},
     ),
-    "reasoning twice": ([reasoning(), call(), output(), reasoning("rs_2"), call(), output()], "thinking_order", 4, {}),
+    "reasoning twice": (
+        [reasoning(), call(id="fc_1"), output(), reasoning("rs_2"), call(), output()],
+        "thinking_order",
+        4,
+        {},
+    ),
 }
 
 
@@ -417,8 +464,39 @@ def test_broken_rule_is_reported_with_its_seq_and_repaired(
     assert seq in [change.seq for change in repaired.changes]
 
 
+def test_calls_that_wait_for_the_client_are_answered_in_their_own_shape() -> None:
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, "a", "r") as recorder:
+        recorder.user("Find me a tool, then drop the table.")
+        answer = {"object": "response", "id": "resp_1", "status": "completed", "output": [SEARCH, APPROVAL]}
+        search, approval = recorder.record_response(answer).tool_calls
+        with recorder.tool_call(search) as call_of_search:
+            call_of_search.result([TOOL])
+        with recorder.tool_call(approval) as call_of_approval:
+            call_of_approval.result(True)
+        built = build(store.load_run("a", "r"), RESPONSES)
+    calls = [event.data for event in (search, approval)]
+    assert [call.tool_name for call in calls if isinstance(call, ToolCall)] == ["tool_search", "drop"]
+    assert built[3:] == [
+        {"type": "tool_search_output", "call_id": "s", "execution": "client", "status": "completed", "tools": [TOOL]},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
+    ]
+    assert validate(built, RESPONSES) == []
+    judge_input(built)
+
+
+def test_a_call_that_failed_is_not_approved() -> None:
+    events = numbered([*parse([APPROVAL], RESPONSES), new_event(ToolResult("mcpr_1", "drop", error_message="no"))])
+    built = build(Snapshot("a", "r", events, version=len(events)), RESPONSES)
+    assert built[1] == {
+        "type": "mcp_approval_response",
+        "approval_request_id": "mcpr_1",
+        "approve": False,
+        "reason": "no",
+    }
+
+
 def test_stored_reasoning_is_valid_without_encryption() -> None:
-    items = [reasoning(encrypted=None), call(), output()]
+    items = [reasoning(encrypted=None), call(id="fc_1"), output()]
     assert validate(items, RESPONSES) == []
     assert validate(items, RESPONSES, request={"store": True}) == []
 
@@ -468,7 +546,7 @@ def test_repair_removes_item_ids_tied_to_dropped_reasoning() -> None:
 
 
 def test_repair_drops_edited_reasoning() -> None:
-    items = [USER, reasoning(), call(), output()]
+    items = [USER, reasoning(), call(id="fc_1"), output()]
     edited = built_from(items, RESPONSES)
     edited[1]["summary"][0]["text"] = "I did not think that."
     assert rules_of(edited, RESPONSES) == [("thinking_edited", 2)]
@@ -479,7 +557,15 @@ def test_repair_drops_edited_reasoning() -> None:
 
 
 def test_validate_reports_reordered_reasoning() -> None:
-    items = [USER, reasoning(), call(), output(), reasoning("rs_2", "gB"), call("c2"), output("2", "c2")]
+    items = [
+        USER,
+        reasoning(),
+        call(id="fc_1"),
+        output(),
+        reasoning("rs_2", "gB"),
+        call("c2", id="fc_2"),
+        output("2", "c2"),
+    ]
     transcript = built_from(items, RESPONSES)
     transcript[1], transcript[4] = transcript[4], transcript[1]
     assert ("thinking_order", 5) in rules_of(transcript, RESPONSES)
@@ -487,7 +573,15 @@ def test_validate_reports_reordered_reasoning() -> None:
 
 
 def test_reasoning_after_an_erased_event_is_stale() -> None:
-    items = [USER, reasoning(), call(), output(), reasoning("rs_2", "gB"), call("c2"), output("2", "c2")]
+    items = [
+        USER,
+        reasoning(),
+        call(id="fc_1"),
+        output(),
+        reasoning("rs_2", "gB"),
+        call("c2", id="fc_2"),
+        output("2", "c2"),
+    ]
     events = numbered(parse(items, RESPONSES))
     events[3] = numbered([*events[:3], new_event(Redacted("tool_result"))])[3]
     transcript = build(Snapshot("a", "r", events, version=len(events)), RESPONSES)
@@ -499,16 +593,24 @@ def test_reasoning_after_an_erased_event_is_stale() -> None:
 
 
 def test_repair_drops_reasoning_after_an_edit() -> None:
-    items = [USER, reasoning(), call(), output(), reasoning("rs_2", "gB"), call("c2"), output("2", "c2")]
+    items = [
+        USER,
+        reasoning(),
+        call(id="fc_1"),
+        output(),
+        reasoning("rs_2", "gB"),
+        call("c2", id="fc_2"),
+        output("2", "c2"),
+    ]
     transcript = built_from(items, RESPONSES)
     transcript[3]["output"] = "another"
     repaired = repair(transcript, RESPONSES)
-    assert [change.seq for change in repaired.changes] == [5]
-    assert list(repaired.transcript) == [*items[:3], output("another"), *items[5:]]
+    assert [change.seq for change in repaired.changes] == [5, 6]
+    assert list(repaired.transcript) == [*items[:3], output("another"), call("c2"), items[6]]
 
 
 def test_reasoning_made_with_other_instructions_is_stale() -> None:
-    items = [USER, reasoning(), call(), output()]
+    items = [USER, reasoning(), call(id="fc_1"), output()]
     empty = Snapshot("a", "r", [], version=0)
     recorded = model_request(empty, RESPONSES, model="m", system="Be kind.", tools=[{"type": "web_search"}])
     events = numbered([new_event(recorded), *parse(items, RESPONSES)])
@@ -548,14 +650,14 @@ def test_repair_answers_each_call_type_with_its_output_type() -> None:
         item
         for items in DOCUMENTED.values()
         for item in items
-        if str(item.get("type")).endswith("_call") and "call_id" in item
+        if str(item.get("type")).endswith("_call") and item.get("call_id")
     ]
-    assert len({item["type"] for item in call_items}) == 6
+    assert len({item["type"] for item in call_items}) == 7
     for item in call_items:
         repaired = assert_repaired([USER, item], RESPONSES, judge_input)
         assert [repaired_item["type"] for repaired_item in repaired.transcript[1:]] == [
             item["type"],
-            f"{item['type']}_output",
+            {"tool_search_call": "tool_search_output"}.get(item["type"], f"{item['type']}_output"),
         ]
 
 
@@ -635,7 +737,7 @@ def test_parse_stores_each_text_once() -> None:
 
 
 def test_other_providers_drop_and_report_the_reasoning() -> None:
-    events = parse([USER, reasoning(), call(), output()], RESPONSES)
+    events = parse([USER, reasoning(), call(id="fc_1"), output()], RESPONSES)
     run = Snapshot("a", "r", numbered(events), version=4)
     for provider in ("anthropic", "openai-chat", "bedrock"):
         transcript = build(run, provider)

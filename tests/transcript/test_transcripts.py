@@ -913,9 +913,38 @@ _REASONED: dict[str, list[Message]] = {
     "openai-responses": [
         {"role": "user", "content": "U"},
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": THOUGHT},
-        {"role": "assistant", "content": "A"},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "A", "annotations": []}],
+        },
     ],
 }
+
+
+@pytest.mark.parametrize("provider", sorted(CASES.keys() - {"anthropic"}))
+def test_losses_name_what_is_lost_and_nothing_else(provider: str) -> None:
+    plain: Message = {"type": "text", "text": "Look.", "cache_control": {"type": "ephemeral"}}
+    result: Message = {
+        "type": "tool_result",
+        "tool_use_id": "c",
+        "is_error": False,
+        "content": [{"type": "text", "text": "1"}],
+    }
+    call: Message = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    messages: list[Message] = [
+        {"role": "user", "content": [plain, plain]},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    assert build(snapshot_of(parse(messages, "anthropic", source="s")), provider).losses == ()
+    thing = {"type": "search_result", "source": "s", "title": "t", "content": []}
+    messages[0] = {"role": "user", "content": [plain, thing]}
+    (loss,) = build(snapshot_of(parse(messages, "anthropic", source="s")), provider).losses
+    assert (loss.reason, loss.seq, loss.type) == ("other_provider", 1, "user_message")
+    assert "search_result" in loss.message
 
 
 @every_case

@@ -367,8 +367,8 @@ def test_the_model_tells_which_limits_apply(model: str, is_own: bool) -> None:
     assert [finding.rule for finding in validate(messages, CHAT)] == ["call_id"]
     items: list[Message] = [
         {"role": "user", "content": "Hi"},
-        {"type": "reasoning", "id": "76f8b89e", "summary": []},
-        {"type": "message", "role": "assistant", "id": "5ad3b", "status": "completed", "content": []},
+        {"type": "reasoning", "id": "msg_1", "summary": []},
+        {"type": "message", "role": "assistant", "id": "rs_1", "status": "completed", "content": []},
     ]
     rules = [finding.rule for finding in validate(items, "openai-responses", request={"model": model})]
     assert rules == ["item_id", "item_id"] * is_own

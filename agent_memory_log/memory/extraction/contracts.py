@@ -1,4 +1,4 @@
-"""The JSON contracts for a model's answers to an extractor. An answer that breaks its contract is refused as a whole.
+"""The JSON contracts for a model's answers to an extractor. An item that breaks its contract is refused.
 
 For each item, the model cites the numbers of the messages that support it. The message that states it comes first.
 """
@@ -24,7 +24,7 @@ class PreferenceItem(Contract):
     key: _Key
     value: Text = Field(description="The preference in a few words.")
     scope: Text | None = Field(default=None, description="The owner of the preference; omit it for the user's own.")
-    ttl_days: _Number | None = Field(default=None, description="How many days it holds, 1 to 365; 180 if omitted.")
+    ttl_days: _Number | None = Field(default=None, description="How many days it holds, if the user says it.")
     confidence: _Number | None = Field(default=None, description="0 to 1: how clearly it was said.")
 
 

@@ -9,11 +9,11 @@ from agent_memory_log.memory.records.protocols import RunSlice
 MIN_MESSAGES = 4
 """The least number of messages of a run. A shorter run is read later, because it rarely states anything yet."""
 
-_MESSAGES = frozenset({EventType.USER_MESSAGE, EventType.ASSISTANT_MESSAGE, EventType.TOOL_RESULT})
+_MESSAGES = frozenset({EventType.USER_MESSAGE, EventType.ASSISTANT_MESSAGE, EventType.TOOL_CALL, EventType.TOOL_RESULT})
 
 
 def has_too_few_messages(new: RunSlice, least: int = MIN_MESSAGES) -> bool:
-    """Return whether a run has fewer than ``least`` messages: user messages, assistant messages and tool results.
+    """Return whether a run has fewer than ``least`` messages: those of user and assistant, tool calls and results.
 
     Returns False for a run that was read before, because it had enough messages then.
     """

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from agent_memory_log.errors import ModelFailed, ModelInvalidSchema
+from agent_memory_log.errors import ModelFailed
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.events.payloads import AssistantMessage, UserMessage
@@ -23,13 +23,18 @@ from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, RecordData
 from agent_memory_log.memory.records.protocols import Extraction, RunSlice
 from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Source
-from agent_memory_log.models.answers import Contract, ask, read_answer
+from agent_memory_log.memory.records.reports import Outcome
+from agent_memory_log.models.answers import Contract, ask, read_items
 from agent_memory_log.models.port import ModelMessage, ModelPort
 from agent_memory_log.models.prompts import read_prompt
 
 _NAME = "model"
 _RELIABILITY = 0.8
 _PACKAGE = "agent_memory_log.memory.extraction"
+_INVALID_ITEM = "invalid_item"
+_KINDS = {"facts": Fact.kind, "preferences": Preference.kind, "episodes": Episode.kind}
+"""The kind of the items of each list of the contracts."""
+
 _Contract = TypeVar("_Contract", bound=Contract)
 
 
@@ -37,9 +42,12 @@ class ModelExtractor:
     """Extracts preferences, facts and episodes with a model.
 
     By default it sends the last 20 new messages of user and assistant, each cut to 500 characters. A run with fewer
-    than four messages is read later. A preference or a fact must cite a message of the user. If the model fails,
-    breaks its contract or cites a message that it did not receive, the extraction stops: nothing is written, the
-    report gives the reason, and the next call reads the same events again.
+    than four messages is read later. A preference or a fact must cite a message of the user.
+
+    The model's items are accepted one by one. An item that breaks the contract, has a long value, or cites a message
+    that the model did not receive is reported as ``blocked`` with the reason ``invalid_item:…``. If the model fails, or
+    if its answer is not JSON with the expected lists, nothing is written, the report gives the reason, and the next
+    call reads the same events again.
 
     Its evidence names whole events, not numbered statements. A model does not number statements the same way twice,
     so a forgotten statement could return under another number.
@@ -74,23 +82,36 @@ class ModelExtractor:
                 *self._episodes(conversation),
             ]
         except ModelFailed as error:
-            return Extraction(stop_reason=error.code, model_calls=conversation.calls, usage=dict(conversation.usage))
-        return Extraction(tuple(candidates), model_calls=conversation.calls, usage=dict(conversation.usage))
+            return Extraction(
+                stop_reason=error.code,
+                error=str(error),
+                model_calls=conversation.calls,
+                usage=dict(conversation.usage),
+            )
+        return Extraction(
+            tuple(candidates),
+            refused=tuple(conversation.refused),
+            model_calls=conversation.calls,
+            usage=dict(conversation.usage),
+        )
 
     def _profile(self, conversation: _Conversation) -> list[Candidate]:
         profile = conversation.ask("profile", Profile)
         most = self._settings.budgets.max_value_chars
         candidates: list[Candidate] = []
         items: tuple[CitedFact | CitedPreference, ...] = (*profile.facts, *profile.preferences)
-        for index, item in enumerate(items):
-            if len(item.value.strip()) > most:
-                raise ModelInvalidSchema(f"profile item {index} has a value of more than {most} characters")
+        for item in items:
             if isinstance(item, CitedPreference):
                 data: RecordData = Preference(item.key.strip(), item.value.strip())
                 scope, ttl_days = item.scope or "", item.ttl_days
             else:
                 data, scope, ttl_days = Fact(item.key.strip(), item.value.strip()), "", None
-            cited = conversation.cited(item.messages, by_user=True)
+            if len(data.record_value) > most:
+                conversation.refuse(data.kind, data.record_key, "value_too_long")
+                continue
+            cited = conversation.cited(data, item.messages, by_user=True)
+            if not cited:
+                continue
             confidence = DEFAULT_CONFIDENCE if item.confidence is None else item.confidence
             candidates.append(
                 conversation.candidate(data, cited, scope=scope.strip(), ttl_days=ttl_days, confidence=confidence)
@@ -100,7 +121,10 @@ class ModelExtractor:
     def _episodes(self, conversation: _Conversation) -> list[Candidate]:
         candidates: list[Candidate] = []
         for item in conversation.ask("episodes", Episodes).episodes:
-            cited = conversation.cited(item.messages, by_user=False)
+            data = Episode(item.category)
+            cited = conversation.cited(data, item.messages, by_user=False)
+            if not cited:
+                continue
             data = Episode(item.category, cited[0].timestamp)
             importance = (item.stars - 1) / 4
             candidates.append(conversation.candidate(data, cited, text=item.text.strip(), importance=importance))
@@ -115,6 +139,7 @@ class _Conversation:
     ) -> None:
         self.calls = 0
         self.usage: dict[str, int] = {}
+        self.refused: list[Outcome] = []
         self._model = model
         self._settings = settings.model
         self._new = new
@@ -122,26 +147,43 @@ class _Conversation:
         self._text = _conversation_text(list(messages.values()), settings.extraction.message_chars)
 
     def ask(self, prompt: str, contract: type[_Contract]) -> _Contract:
-        """Ask the model the question of one prompt. Raises ``ModelFailed``."""
+        """Ask the model the question of one prompt. Refuses the items that break the contract.
+
+        Raises ``ModelFailed`` if there is no answer, or if the rest of the answer breaks the contract.
+        """
         self.calls += 1
-        scopes = ", ".join(self._new.scopes)
-        instructions = f"{read_prompt(_PACKAGE, prompt)}\n\nIf an item has a scope, it is one of: {scopes}."
+        limits = [f"If an item has a scope, it is one of: {', '.join(self._new.scopes)}."]
+        if self._new.keys is not None:
+            limits.append(f"If an item has a key, it is one of: {', '.join(self._new.keys)}. Leave out all others.")
+        instructions = "\n".join((read_prompt(_PACKAGE, prompt), *limits))
         messages = [ModelMessage("system", instructions), ModelMessage("user", self._text)]
         completion = ask(self._model, messages, contract, self._settings)
         for name, count in completion.usage.items():
             self.usage[name] = self.usage.get(name, 0) + count
-        return read_answer(completion.text, contract)
+        answer, wrong_items = read_items(completion.text, contract)
+        for wrong in wrong_items:
+            key = wrong.item.get("key") if isinstance(wrong.item, dict) else None
+            self.refuse(_KINDS[wrong.name], key if isinstance(key, str) else "", wrong.field or "not_object")
+        return answer
 
-    def cited(self, numbers: Sequence[int], *, by_user: bool) -> tuple[Event, ...]:
-        """Return the cited messages. ``by_user`` requires a user message and puts the user messages first."""
-        for number in numbers:
-            if number not in self._messages:
-                raise ModelInvalidSchema(f"the model cites message {number}, which was not sent to it")
+    def refuse(self, kind: str, key: str, problem: str) -> None:
+        """Report an item that is not learnt."""
+        self.refused.append(Outcome("blocked", "", kind, key, reason=f"{_INVALID_ITEM}:{problem}"))
+
+    def cited(self, data: RecordData, numbers: Sequence[int], *, by_user: bool) -> tuple[Event, ...]:
+        """Return the cited messages, or refuse the item and return nothing.
+
+        ``by_user`` requires a message of the user, and puts the user's messages first.
+        """
+        if not all(number in self._messages for number in numbers):
+            self.refuse(data.kind, data.record_key, "message_not_sent")
+            return ()
         events = [self._messages[number] for number in dict.fromkeys(numbers)]
         if by_user:
             events.sort(key=lambda event: not isinstance(event.data, UserMessage))
             if not isinstance(events[0].data, UserMessage):
-                raise ModelInvalidSchema(f"the model cites message {events[0].seq}, which the user did not write")
+                self.refuse(data.kind, data.record_key, "not_said_by_user")
+                return ()
         return tuple(events)
 
     def candidate(

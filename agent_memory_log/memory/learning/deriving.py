@@ -16,15 +16,16 @@ from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.learning.links import link
 from agent_memory_log.memory.learning.writing import note_stop, write
 from agent_memory_log.memory.operations import Derive, Rederive
-from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.messages import INJECTED_CONTEXT
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice, Violation
-from agent_memory_log.memory.records.reports import DeriveReport
+from agent_memory_log.memory.records.reports import DeriveReport, Outcome
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.payloads import MemoryDerived
 from agent_memory_log.steps import Steps, load, work
 
 EXTRACTOR_FAILED = "extractor_failed"
+INVALID_CANDIDATE = "invalid_candidate"
 MEMORY_OFF = "memory_off"
 _PHASE = "capture"
 
@@ -79,19 +80,23 @@ def _learn(
         return replace(report, status="skipped", stop_reason=MEMORY_OFF)
     if not new.log:
         return report
-    run_slice = RunSlice(agent, run, new.meta, after, tuple(new.log), context.all_scopes())
+    run_slice = RunSlice(agent, run, new.meta, after, tuple(new.log), *_allowed(context))
     try:
         extraction = yield from work(lambda: extractor.extract(run_slice))
         _check(extraction, extractor)
     except Exception as error:  # noqa: BLE001  # an extractor is user code and may raise any error
         extraction = Extraction(stop_reason=EXTRACTOR_FAILED)
         report = replace(report, error=f"{type(error).__name__}: {error}")
-    report = replace(report, model_calls=extraction.model_calls, usage=extraction.usage)
+    report = replace(
+        report, error=report.error or extraction.error, model_calls=extraction.model_calls, usage=extraction.usage
+    )
     if extraction.stop_reason:
         yield from note_stop(context, Violation(extraction.stop_reason), phase=_PHASE)
         return replace(report, status="stopped", stop_reason=extraction.stop_reason)
     position = new.last_seq if extraction.position is None else max(after, min(extraction.position, new.last_seq))
-    candidates = _learnable(extraction.candidates, run_slice, position)
+    candidates, errors = _storable(_learnable(extraction.candidates, run_slice, position))
+    refused = (*extraction.refused, *(Outcome("blocked", "", "", "", reason=INVALID_CANDIDATE) for _ in errors))
+    report = replace(report, error="; ".join(errors))
     try:
         written = yield from write(
             context,
@@ -106,7 +111,16 @@ def _learn(
         return replace(report, status="stopped", stop_reason=EXTRACTOR_FAILED, error=str(error))
     if written.status == "stopped":
         return replace(report, status="stopped", stop_reason=written.stop_reason)
-    return replace(report, position=position, outcomes=written.outcomes)
+    return replace(report, position=position, outcomes=(*written.outcomes, *refused))
+
+
+def _allowed(context: Context) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Return the scopes and the keys that the policy allows. None: any key."""
+    policy = context.hooks.policy
+    scopes = context.all_scopes()
+    if policy.allowed_scopes is not None:
+        scopes = tuple(scope for scope in scopes if scope in policy.allowed_scopes)
+    return scopes, None if policy.allowed_keys is None else tuple(sorted(policy.allowed_keys))
 
 
 def _check(extraction: object, extractor: Extractor) -> None:
@@ -114,6 +128,18 @@ def _check(extraction: object, extractor: Extractor) -> None:
         raise InvalidArgument(
             f"expected an Extraction from the extractor {extractor.name!r}, got {describe(extraction)}"
         )
+
+
+def _storable(candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[str]]:
+    """Return the candidates that can be stored, and the errors of the others."""
+    valid: list[Candidate] = []
+    errors: list[str] = []
+    for candidate in candidates:
+        try:
+            valid.append(checked(candidate))
+        except InvalidArgument as error:
+            errors.append(str(error))
+    return valid, errors
 
 
 def _learnable(candidates: Sequence[Candidate], run_slice: RunSlice, position: int) -> list[Candidate]:

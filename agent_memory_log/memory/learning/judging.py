@@ -29,16 +29,13 @@ class Judged(msgspec.Struct, frozen=True):
 def judge(context: Context, candidates: Sequence[Candidate], origin: Origin) -> list[Judged] | Violation:
     """Check candidates with the redactor, the policy and the execution.
 
-    Returns a ``Violation`` if the policy stops the whole call. Raises ``InvalidArgument`` for a candidate that cannot
-    be stored.
+    Returns a ``Violation`` if the policy stops the whole call. It never stops ``derive``, or a run could not be learnt
+    from because of one statement in it. Raises ``InvalidArgument`` for a candidate that cannot be stored.
     """
     hooks = context.hooks
-    home = context.principal.home
     judged: list[Judged] = []
     for proposal in candidates:
-        candidate = checked(proposal, may_be_copy=origin == "import")
-        if not candidate.scope:
-            candidate = msgspec.structs.replace(candidate, scope=home)
+        candidate = _with_defaults(context, checked(proposal, may_be_copy=origin == "import"), origin)
         redacted = hooks.redactor(candidate)
         if isinstance(redacted, Refusal):
             judged.append(Judged(_blanked(context, candidate), redacted.reason or REFUSED))
@@ -46,10 +43,25 @@ def judge(context: Context, candidates: Sequence[Candidate], origin: Origin) -> 
             judged.append(Judged(candidate, ""))
         else:
             judged.append(Judged(checked(redacted, may_be_copy=origin == "import"), ""))
-    violation = hooks.policy.violation([item.candidate for item in judged if not item.reason], origin=origin)
-    if violation is not None:
-        return violation
-    return [item if item.reason else Judged(item.candidate, _denial(context, item.candidate)) for item in judged]
+    if origin != "derive":
+        violation = hooks.policy.violation([item.candidate for item in judged if not item.reason], origin=origin)
+        if violation is not None:
+            return violation
+    return [
+        item if item.reason else Judged(item.candidate, _denial(context, item.candidate, origin)) for item in judged
+    ]
+
+
+def _with_defaults(context: Context, candidate: Candidate, origin: Origin) -> Candidate:
+    """Return the candidate with a scope, and with the policy's lifetime if it is a new preference without an end."""
+    days = context.hooks.policy.preference_ttl_days
+    if not candidate.scope:
+        candidate = msgspec.structs.replace(candidate, scope=context.principal.home)
+    if days is None or origin == "import" or not isinstance(candidate.data, Preference):
+        return candidate
+    if candidate.ttl_days is not None or candidate.valid_until is not None:
+        return candidate
+    return msgspec.structs.replace(candidate, ttl_days=days)
 
 
 def _blanked(context: Context, candidate: Candidate) -> Candidate:
@@ -70,7 +82,11 @@ def _blanked(context: Context, candidate: Candidate) -> Candidate:
     )
 
 
-def _denial(context: Context, candidate: Candidate) -> str:
+def _denial(context: Context, candidate: Candidate, origin: Origin) -> str:
+    if origin == "derive":
+        violation = context.hooks.policy.violation([candidate], origin=origin)
+        if violation is not None:
+            return violation.reason
     if candidate.scope not in context.principal.scopes:
         return SCOPE_DENIED
     return context.hooks.execution.denial(candidate) or ""

@@ -30,7 +30,7 @@ MAX_QUERY = 240
 MAX_TOP_K = 6
 DEFAULT_TOP_K = 4
 
-_MAX_TTL_DAYS = Preference.max_ttl_days or 1
+_MAX_TTL_DAYS = 365
 
 
 class RetrievalIntent(msgspec.Struct, frozen=True):
@@ -40,11 +40,14 @@ class RetrievalIntent(msgspec.Struct, frozen=True):
         query: The query.
         top_k: The number of hits.
         scopes: The scopes, without duplicates. None: the plan names no scopes, so all that execution allows are meant.
+        include_preference_keys: The keys of the preferences that the search must find although they share no word with
+            the query. Pass them to ``search`` as ``boost_preferences``.
     """
 
     query: str
     top_k: int = DEFAULT_TOP_K
     scopes: tuple[str, ...] | None = None
+    include_preference_keys: tuple[str, ...] = ()
 
 
 def read_candidates(
@@ -95,9 +98,11 @@ def read_intent(
     max_top_k: int = MAX_TOP_K,
     default_top_k: int = DEFAULT_TOP_K,
 ) -> RetrievalIntent:
-    """Read a retrieval plan from ``{"kind": "retrieve_memory", "query", "top_k", "scopes"}``.
+    """Read a retrieval plan from JSON.
 
-    ``top_k`` and ``scopes`` may be missing or null.
+        {"kind": "retrieve_memory", "query", "top_k", "scopes", "include_preference_keys"}
+
+    Only ``kind`` and ``query`` are required. A null counts as a missing field.
 
     Args:
         raw: The answer of the model.
@@ -125,7 +130,18 @@ def read_intent(
         top_k = min(default_top_k, max_top_k)
     if type(top_k) is not int or not 1 <= top_k <= max_top_k:
         _stop(invalid_intent("top_k"), f"top_k must be an integer from 1 to {max_top_k}")
-    return RetrievalIntent(query, top_k, _scopes(answer.get("scopes"), allowed_scopes))
+    return RetrievalIntent(query, top_k, _scopes(answer.get("scopes"), allowed_scopes), _preference_keys(answer))
+
+
+def _preference_keys(answer: Mapping[str, object]) -> tuple[str, ...]:
+    name = "include_preference_keys"
+    keys = answer.get(name)
+    if keys is None:
+        return ()
+    if not isinstance(keys, list):
+        _stop(invalid_intent(name), f"{name} must be a list")
+    items = enumerate(cast("list[object]", keys))
+    return tuple(dict.fromkeys(_text(key, invalid_intent(name), f"{name}[{index}]") for index, key in items))
 
 
 def _scopes(scopes: object, allowed: Collection[str] | None) -> tuple[str, ...] | None:

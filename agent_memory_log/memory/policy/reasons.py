@@ -31,8 +31,8 @@ def invalid_candidates(problem: str) -> str:
 def invalid_intent(problem: str) -> str:
     """Return the reason for a problem with a retrieval plan.
 
-    The problem is ``not_object``, ``kind``, ``query``, ``query_too_long``, ``top_k``, ``scopes``, ``scope_item`` or
-    ``scope_not_allowed:<scope>``.
+    The problem is ``not_object``, ``kind``, ``query``, ``query_too_long``, ``top_k``, ``scopes``, ``scope_item``,
+    ``scope_not_allowed:<scope>`` or ``include_preference_keys``.
     """
     return f"{INTENT}:{problem}"
 

@@ -29,12 +29,13 @@ MAX_VALUE = 120
 
 
 class MemoryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy that allows some keys and scopes. A violation stops the call, and no candidate of the call is written.
+    """A policy that allows some keys and scopes.
 
         MemoryPolicy(allowed_keys={"language", "response_style"}, allowed_scopes={"user"})
 
-    An import ignores both limits, so that every exported record can be imported again. ``derive`` ignores
-    ``max_capture_items``, because a long run may have many candidates.
+    A violation stops a call of ``remember`` or ``write``, and no candidate of the call is written. In ``derive`` it
+    blocks only its candidate, and ``max_capture_items`` does not count, because a long run may have many candidates.
+    An import ignores both limits, so that every exported record can be imported again.
 
     Attributes:
         allowed_keys: The allowed keys, compared without surrounding white space and without case. None: any key. Kinds
@@ -42,6 +43,7 @@ class MemoryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         allowed_scopes: The allowed scopes, compared exactly. None: any scope.
         max_capture_items: The largest number of candidates in one call of ``remember`` or ``write``. Default: 6.
         max_value_chars: The limit of a value with a key, in characters. Default: 120.
+        preference_ttl_days: The lifetime of a preference that names none, in days. None: for ever.
 
     Raises:
         InvalidArgument: A limit is not an integer from 1, or a key or scope is blank or not text.
@@ -51,6 +53,7 @@ class MemoryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     allowed_scopes: frozenset[str] | None = None
     max_capture_items: int = MAX_CAPTURE
     max_value_chars: int = MAX_VALUE
+    preference_ttl_days: int | None = None
 
     def __post_init__(self) -> None:
         if self.allowed_keys is not None:
@@ -59,6 +62,8 @@ class MemoryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             _set(self, "allowed_scopes", _names(self.allowed_scopes, "allowed_scopes"))
         check_limit(self.max_capture_items, "max_capture_items")
         check_limit(self.max_value_chars, "max_value_chars")
+        if self.preference_ttl_days is not None:
+            check_limit(self.preference_ttl_days, "preference_ttl_days")
 
     def violation(self, candidates: Sequence[Candidate], *, origin: Origin) -> Violation | None:
         """Return the first violation. It checks the number of candidates, then each key, scope and value."""

@@ -48,10 +48,13 @@ class ExtractionSettings(Settings, frozen=True):
 
 
 class PolicySettings(Settings, frozen=True):
-    """The allowed keys and scopes. See ``MemoryPolicy``."""
+    """The allowed keys and scopes, and the lifetime of preferences. See ``MemoryPolicy``."""
 
     allowed_keys: Annotated[_Names | None, Meta(description="The allowed keys. null: any key.")] = None
     allowed_scopes: Annotated[_Names | None, Meta(description="The allowed scopes. null: any scope.")] = None
+    preference_ttl_days: Annotated[
+        Count | None, Meta(description="The lifetime of a preference that names none, in days. null: for ever.")
+    ] = None
 
 
 class ExecutionSettings(Settings, frozen=True):
@@ -102,6 +105,7 @@ class MemorySettings(Settings, frozen=True):
             allowed_scopes=self.policy.allowed_scopes,
             max_capture_items=self.budgets.max_capture_items,
             max_value_chars=self.budgets.max_value_chars,
+            preference_ttl_days=self.policy.preference_ttl_days,
         )
 
     def memory_execution(self) -> MemoryExecution:

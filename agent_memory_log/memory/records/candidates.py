@@ -10,7 +10,6 @@ from typing import Any, TypeVar, cast, get_type_hints
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.event import shift_time
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.records.arguments import text_of
@@ -42,8 +41,8 @@ class Candidate(Envelope, frozen=True):
         scope: The scope that will hold the record. ``""``: the principal's home scope.
         confidence: 0 to 1. Numbers outside are clamped.
         importance: 0 to 1. Numbers outside are clamped.
-        ttl_days: The lifetime from now, in days, limited to the kind's maximum. None: the kind's default.
-        valid_until: The exact end, instead of ``ttl_days``. The kind's maximum limits it too.
+        ttl_days: The lifetime from now, in days, at most 36,500. None: the default of the policy or of the kind.
+        valid_until: The exact end, instead of ``ttl_days``.
         valid_from: The time of the statement. An older statement never replaces a newer one. None: now.
     """
 
@@ -73,9 +72,8 @@ class Candidate(Envelope, frozen=True):
 
     def end(self, now: datetime) -> datetime | None:
         """Return the end of validity if the candidate is written ``now``. None: it never expires."""
-        most = self.data.max_ttl_days
         if self.valid_until is not None:
-            return self.valid_until if most is None else min(self.valid_until, shift_time(now, timedelta(days=most)))
+            return self.valid_until
         days = self.ttl_days if self.ttl_days is not None else self.data.default_ttl_days
         if days is None:
             return None
@@ -101,12 +99,11 @@ def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
         data = msgspec.structs.replace(data, occurred_at=_time(data.occurred_at, "occurred_at"))
         if not candidate.text.strip():
             raise InvalidArgument("an episode needs a text that describes the event")
-    most = data.max_ttl_days or _MAX_TTL_DAYS
     fields: dict[str, Any] = {name: check(getattr(candidate, name), name) for name, check in _ENVELOPE_CHECKS}
     checked_candidate = Candidate(
         data,
         text_of(candidate.scope, "scope"),
-        None if candidate.ttl_days is None else int(within(candidate.ttl_days, "ttl_days", 1, most)),
+        None if candidate.ttl_days is None else int(within(candidate.ttl_days, "ttl_days", 1, _MAX_TTL_DAYS)),
         **fields,
     )
     memory_type = checked_candidate.memory_type
@@ -132,7 +129,8 @@ def _data(data: object) -> RecordData:
             raise InvalidArgument(f"data does not fit the kind {data.kind}, got {describe(data.data)}")
         data = registered
     if isinstance(data, (Preference, Fact)):
-        text_of(data.value, "value")
+        if not text_of(data.value, "value").strip():
+            raise InvalidArgument("value must contain a character other than white space")
         key = text_of(data.key, "key").strip()
         if not key:
             raise InvalidArgument("key must contain a character other than white space")

@@ -33,13 +33,11 @@ class RecordData(msgspec.Struct, frozen=True, omit_defaults=True):
         kind: The name that the kind is stored under.
         memory_type: The default type of its records: ``semantic``, ``episodic`` or ``procedural``.
         default_ttl_days: The default lifetime of a record, in days. None: for ever.
-        max_ttl_days: The longest lifetime of a record, in days. None: for ever.
     """
 
     kind: ClassVar[str] = ""
     memory_type: ClassVar[str] = "semantic"
     default_ttl_days: ClassVar[int | None] = None
-    max_ttl_days: ClassVar[int | None] = None
 
     @property
     def record_key(self) -> str:
@@ -98,11 +96,9 @@ class _Keyed(RecordData, frozen=True):
 
 
 class Preference(_Keyed, frozen=True):
-    """A wish of the user, as ``key`` and ``value``. It is valid for 1 to 365 days, by default 180."""
+    """A wish of the user, as ``key`` and ``value``. By default it never expires; see ``MemoryPolicy``."""
 
     kind = "preference"
-    default_ttl_days = 180
-    max_ttl_days = 365
 
 
 class Fact(_Keyed, frozen=True):

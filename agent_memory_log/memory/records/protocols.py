@@ -12,6 +12,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.record import Record
+from agent_memory_log.memory.records.reports import Outcome
 
 Origin = Literal["remember", "derive", "import"]
 """The kind of call that proposes a candidate."""
@@ -34,7 +35,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """The answer of a policy that stops a call.
+    """The answer of a policy that refuses candidates.
 
     Attributes:
         reason: Stable text.
@@ -56,10 +57,29 @@ class Redactor(Protocol):
 
 
 class Policy(Protocol):
-    """Decides which memories an application may propose."""
+    """Decides which memories an application may propose. ``OpenPolicy`` allows everything; a subclass can refuse."""
+
+    @property
+    def allowed_keys(self) -> frozenset[str] | None:
+        """The keys that a model may propose, in lower case. None: any key."""
+        ...
+
+    @property
+    def allowed_scopes(self) -> frozenset[str] | None:
+        """The scopes that a model may propose. None: all scopes of the principal."""
+        ...
+
+    @property
+    def preference_ttl_days(self) -> int | None:
+        """The lifetime of a preference that names none, in days. None: for ever."""
+        ...
 
     def violation(self, candidates: Sequence[Candidate], *, origin: Origin) -> Violation | None:
-        """Return the violation that stops the whole call, or None if all candidates are allowed."""
+        """Return the violation, or None if all candidates are allowed.
+
+        A violation stops a call of ``remember`` or ``write`` and an import. With the origin ``derive``, each candidate
+        is passed alone, and a violation blocks only this candidate.
+        """
         ...
 
 
@@ -85,6 +105,7 @@ class RunSlice(msgspec.Struct, frozen=True):
         after: The seq before the first new event.
         events: The new events in seq order.
         scopes: The scopes that a candidate may name.
+        keys: The keys that a candidate may have, in lower case. None: any key.
     """
 
     agent: str
@@ -93,6 +114,7 @@ class RunSlice(msgspec.Struct, frozen=True):
     after: int
     events: Sequence[Event]
     scopes: tuple[str, ...]
+    keys: tuple[str, ...] | None = None
 
 
 class Extraction(msgspec.Struct, frozen=True):
@@ -102,15 +124,19 @@ class Extraction(msgspec.Struct, frozen=True):
         candidates: The proposed memories.
         position: The seq up to which the extractor has read. None: all events. The next call reads the later events
             again, so this call drops candidates that cite later events.
+        refused: The items that the extractor found but could not accept, as outcomes with the action ``blocked``.
         stop_reason: The reason why the extractor could not work, or ``""``. With a reason, nothing is written, and the
             next call reads all events again.
+        error: The message of the error that stopped the extractor, or ``""``.
         model_calls: The number of model calls.
         usage: The usage that the model reported, such as tokens.
     """
 
     candidates: tuple[Candidate, ...] = ()
     position: int | None = None
+    refused: tuple[Outcome, ...] = ()
     stop_reason: str = ""
+    error: str = ""
     model_calls: int = 0
     usage: Mapping[str, JsonValue] = msgspec.field(default_factory=dict[str, JsonValue])
 
@@ -145,6 +171,10 @@ class Merger(Protocol):
 
 class OpenPolicy:
     """The policy that allows everything."""
+
+    allowed_keys: frozenset[str] | None = None
+    allowed_scopes: frozenset[str] | None = None
+    preference_ttl_days: int | None = None
 
     def violation(self, candidates: Sequence[Candidate], *, origin: Origin) -> Violation | None:  # noqa: ARG002  # the protocol's
         """Return None."""

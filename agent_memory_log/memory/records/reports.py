@@ -27,7 +27,7 @@ class Outcome(msgspec.Struct, frozen=True):
     - ``changed``: a record was changed in place.
     - ``unchanged``: an equal record existed, with the same evidence.
     - ``outdated``: the subject has a newer value, or the candidate has expired.
-    - ``blocked``: the redactor, policy or execution refused the candidate.
+    - ``blocked``: the extractor, redactor, policy or execution refused the candidate.
     - ``forgotten``: the candidate cites a statement that was forgotten.
     - ``archived``: the record was archived because the subject had too many.
 
@@ -71,7 +71,7 @@ class DeriveReport(msgspec.Struct, frozen=True):
         after: The seq after which the events were read.
         position: The seq up to which the run has now been read.
         outcomes: The result of each candidate.
-        error: The message of the extractor's error, or ``""``.
+        error: The messages of the errors of the extractor and of its candidates, or ``""``.
         model_calls: The number of model calls.
         usage: The usage that the model reported, such as tokens.
     """

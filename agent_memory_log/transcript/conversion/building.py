@@ -32,6 +32,7 @@ from agent_memory_log.events.payloads import (
     UserMessage,
 )
 from agent_memory_log.transcript.conversion.calls import CallLedger
+from agent_memory_log.transcript.conversion.foreign import content_beside_text
 from agent_memory_log.transcript.conversion.partial import is_partial
 from agent_memory_log.transcript.conversion.rendering import TextPayload
 from agent_memory_log.transcript.conversion.text_parts import size_beside_text
@@ -139,9 +140,12 @@ class Builder(ABC):
     # Methods that the hooks call.
 
     def residual_of(self, seq: int, data: TextPayload | ToolCall | ToolResult) -> Residual:
-        """Return the payload's residual for this provider. Record a loss for residuals of other providers."""
+        """Return the payload's residual for this provider. Record what only another provider accepts as a loss."""
         for provider in self._foreign(data.structured):
-            self.lose("other_provider", f"{provider} fields of the {data.event_type}", seq, data.event_type)
+            names = content_beside_text(cast("Mapping[str, object]", data.structured)[provider])
+            for name in dict.fromkeys(names):
+                message = f"{name} in the {data.event_type}, which only {provider} accepts in this form"
+                self.lose("other_provider", message, seq, data.event_type)
         return residual_of_provider(self.provider, data.structured, self.extra)
 
     def begin(self, message: WireMessage, seq: int, parts: list[int]) -> None:

@@ -55,7 +55,7 @@ class ResponsesBuilder(Builder):
         kind = _kind_of(residual, self._kinds.result(wire_id))
         item = INPUT_TEXT.apply(rendering.result_item(kind, data, wire_id), residual, "output")
         if omitted is not None:
-            item["output"] = rendering.cut_output(kind, omitted)
+            item[kind.output] = rendering.cut_output(kind, omitted)
         self._add(item, seq)
 
     def own(self, seq: int, data: UnknownPayload) -> bool:

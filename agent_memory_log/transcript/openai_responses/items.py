@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent_memory_log.transcript.findings import WireMessage
-from agent_memory_log.transcript.openai_responses.rendering import CALLS, RESULTS
+from agent_memory_log.transcript.openai_responses.rendering import CALLS, FUNCTION, RESULTS, TOOL_SEARCH
 from agent_memory_log.transcript.windows import Side, side_of_role
 
-_SENT_TYPES = frozenset(
-    {*RESULTS, "mcp_approval_response", "additional_tools", "configuration_update", "compaction_trigger"}
-)
+_SENT_TYPES = frozenset({*RESULTS, "additional_tools", "configuration_update", "compaction_trigger"})
 """The types of items that the runtime sends, besides messages."""
+
+_SEARCHES = (TOOL_SEARCH.call, TOOL_SEARCH.result)  # a tuple, because a type may be unhashable
 
 
 def kind_of(item: Mapping[str, object]) -> str:
-    """Return the item's type, with a default for messages and references; ``""`` if the type is not text."""
+    """Return the item's type, with a default for messages and references; ``""`` if the type is not text.
+
+    A tool search that OpenAI runs has the type of a search that the runtime runs. Its kind begins with ``server_``.
+    """
     if "type" not in item:
         return "message" if "role" in item else "item_reference"
     kind = item["type"]
+    if kind in _SEARCHES and item.get("execution") != "client":
+        return f"server_{kind}"
     return kind if isinstance(kind, str) else ""
 
 
@@ -27,24 +32,24 @@ def is_from_model(item: Mapping[str, object]) -> bool:
     kind = kind_of(item)
     if kind == "message":
         return item.get("role") == "assistant"
-    if kind == "tool_search_output":
-        return item.get("execution") != "client"
     return kind not in _SENT_TYPES
 
 
 def pair_of(item: Mapping[str, object]) -> tuple[str, str] | None:
     """Return a key that a call and its result share: the result's type and the call id; None for other items.
 
-    The result of a local shell call has the call id in its field ``id``.
+    OpenAI accepts the result of a function for a tool search too, so both have the same type here. Its API also accepts
+    the call id in the field ``call_id`` of any result.
     """
     kind = kind_of(item)
     call_kind = CALLS.get(kind) or RESULTS.get(kind)
     if call_kind is None:
         return None
-    call_id = item.get("call_id")
+    call_id = item.get(call_kind.call_key if kind == call_kind.call else "call_id")
     if not isinstance(call_id, str) and kind == call_kind.result:
         call_id = item.get(call_kind.id_key)
-    return (call_kind.result, call_id) if isinstance(call_id, str) else None
+    result = FUNCTION.result if call_kind is TOOL_SEARCH else call_kind.result
+    return (result, call_id) if isinstance(call_id, str) else None
 
 
 def side_of(item: WireMessage) -> Side:

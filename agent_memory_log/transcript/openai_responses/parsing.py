@@ -11,6 +11,7 @@ from agent_memory_log.transcript.conversion.rendering import json_text_of, text_
 from agent_memory_log.transcript.differences import difference
 from agent_memory_log.transcript.names import decode_name
 from agent_memory_log.transcript.openai_responses import rendering
+from agent_memory_log.transcript.openai_responses.items import kind_of
 from agent_memory_log.transcript.openai_responses.rendering import (
     CALLS,
     COMPUTER,
@@ -35,11 +36,9 @@ class ResponsesParser(Parser):
 
     def read(self, message: JsonMap) -> None:
         """Emit the item's event."""
-        kind = message.get("type", "message")
+        kind = kind_of(message)
         role = message.get("role")
-        if not isinstance(kind, str):
-            self.emit(UnknownPayload(type=rendering.MESSAGE_TYPE, data=message))
-        elif kind == "message" and isinstance(role, str) and role in PAYLOADS_OF_ROLES:
+        if kind == "message" and isinstance(role, str) and role in PAYLOADS_OF_ROLES:
             self._read_message(role, message)
         elif kind == "reasoning":
             self._read_reasoning(message)
@@ -63,7 +62,7 @@ class ResponsesParser(Parser):
             arguments = item.get("actions")
         is_value = bool(kind.tool) and arguments is not None
         payload = ToolCall(
-            tool_call_id=text_or_empty(item.get("call_id")),
+            tool_call_id=text_or_empty(item.get(kind.call_key)),
             tool_name=kind.tool or decode_name(text_or_empty(item.get("name"))),
             payload_json=encode_json(arguments).decode() if is_value else json_text_of(arguments),
         )
@@ -79,7 +78,7 @@ class ResponsesParser(Parser):
         name = self.calls.open_call_name(call_id)
         if name is None:
             name = kind.tool or decode_name(text_or_empty(item.get("name")))
-        output = item.get("output")
+        output = item.get(kind.output)
         is_parts = isinstance(output, list) and not kind.tool
         text = json_text_of(INPUT_TEXT.text_in(output) if isinstance(output, list) and is_parts else output)
         payload = ToolResult(tool_call_id=call_id, tool_name=name, result_json=text)

@@ -7,8 +7,8 @@ Each event is one item. Residuals of this provider may have these parts:
 - ``of``: the list that holds the text of a reasoning item, if it is not ``summary``.
 - ``kind``: the call type, for calls other than ``function_call`` and for results that do not match their call.
 
-Calls of function, custom, computer, shell and apply_patch tools are stored as tool calls, because the runtime runs
-these tools. Items of tools that OpenAI runs are stored as unknown payloads, because their calls would look unanswered.
+A call that the runtime answers is stored as a tool call; ``CALLS`` has the kinds. Items of tools that OpenAI runs are
+stored as unknown payloads, because their calls would look unanswered.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ class CallKind(msgspec.Struct, frozen=True):
         tool: The fixed name of the tool. Its arguments are JSON. If it is ``""``, the item has the name, and the
             arguments are text.
         id_key: The key of the call's id in the result.
+        call_key: The key of the call's id in the call.
+        output: The key of the result's value.
     """
 
     call: str
@@ -63,6 +65,8 @@ class CallKind(msgspec.Struct, frozen=True):
     arguments: str
     tool: str = ""
     id_key: str = "call_id"
+    call_key: str = "call_id"
+    output: str = "output"
 
 
 FUNCTION = CallKind("function_call", "function_call_output", "arguments")
@@ -71,8 +75,19 @@ COMPUTER = CallKind("computer_call", "computer_call_output", "action", "computer
 LOCAL_SHELL = CallKind("local_shell_call", "local_shell_call_output", "action", "local_shell", "id")
 SHELL = CallKind("shell_call", "shell_call_output", "action", "shell")
 APPLY_PATCH = CallKind("apply_patch_call", "apply_patch_call_output", "operation", "apply_patch")
+TOOL_SEARCH = CallKind("tool_search_call", "tool_search_output", "arguments", "tool_search", output="tools")
+MCP_APPROVAL = CallKind(
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "arguments",
+    id_key="approval_request_id",
+    call_key="id",
+    output="approve",
+)
 
-CALLS = {kind.call: kind for kind in (FUNCTION, CUSTOM, COMPUTER, LOCAL_SHELL, SHELL, APPLY_PATCH)}
+CALLS = {
+    kind.call: kind for kind in (FUNCTION, CUSTOM, COMPUTER, LOCAL_SHELL, SHELL, APPLY_PATCH, TOOL_SEARCH, MCP_APPROVAL)
+}
 """The kinds of calls by the type of the call item."""
 
 RESULTS = {kind.result: kind for kind in CALLS.values()}
@@ -118,7 +133,7 @@ def reasoning(data: Thinking, residual: Mapping[str, JsonValue]) -> WireMessage:
 def call_item(kind: CallKind, data: ToolCall, wire_id: str) -> WireMessage:
     """Return a call item without its residual."""
     arguments = "{}" if is_absent_text(data.payload_json) and kind is not CUSTOM else data.payload_json
-    item: WireMessage = {"type": kind.call, "call_id": wire_id}
+    item: WireMessage = {"type": kind.call, kind.call_key: wire_id}
     if not kind.tool:
         item["name"] = encode_name(data.tool_name)
         item[kind.arguments] = arguments
@@ -132,7 +147,7 @@ def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> WireMessage:
     """Return a result item without its residual."""
     is_value = not is_absent_text(data.result_json)
     text = data.result_json if is_value else data.error_message
-    item: WireMessage = {"type": kind.result, kind.id_key: wire_id, "output": text}
+    item: WireMessage = {"type": kind.result, kind.id_key: wire_id, kind.output: text}
     if kind is COMPUTER:
         item["output"] = json_or_text(text)
     elif kind is SHELL:
@@ -141,6 +156,13 @@ def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> WireMessage:
         item["output"] = value if isinstance(value, list) else shell_output(text, is_failure=is_failure)
     elif kind is APPLY_PATCH:
         item["status"] = "failed" if data.error_message else "completed"
+    elif kind is TOOL_SEARCH:
+        tools = json_or_text(text)
+        item |= {"execution": "client", "status": "completed", "tools": tools if isinstance(tools, list) else []}
+    elif kind is MCP_APPROVAL:
+        item["approve"] = is_value and json_or_text(text) is True
+        if data.error_message:
+            item["reason"] = data.error_message
     return item
 
 
@@ -148,6 +170,10 @@ def cut_output(kind: CallKind, omitted: str) -> JsonValue:
     """Return the output that replaces a result that is too large."""
     if kind is COMPUTER:
         return {"type": "computer_screenshot"}  # an image cannot hold text
+    if kind is TOOL_SEARCH:
+        return []
+    if kind is MCP_APPROVAL:
+        return False
     return shell_output(omitted, is_failure=False) if kind is SHELL else omitted
 
 

@@ -147,7 +147,7 @@ class _Repairer:
         answers: defaultdict[int, list[Entry]] = defaultdict(list)
         for position in sorted(positions, reverse=True):
             call = entries[position]
-            call_id = call.message["call_id"]
+            call_id = call.message[CALLS[kind_of(call.message)].call_key]
             self._note(position, "answered_call", f"the call {call_id!r} has no recorded result; added {INTERRUPTED!r}")
             result = _interrupted(CALLS[kind_of(call.message)], call_id)
             answers[ends[position]].append(Entry(FROM_REPAIR, result, call.own))
@@ -171,7 +171,8 @@ class _Repairer:
             item, waiting, call_id = entry.message, open_calls[pair], pair[1]
             if kind_of(item) in RESULTS:
                 if waiting:
-                    self._set_call_id(position, waiting.pop()["call_id"])
+                    call = waiting.pop()
+                    self._set_call_id(position, call[CALLS[kind_of(call)].call_key])
                 elif not self._rules.allows_id(call_id):
                     self._drop(position, "dropped_result", "the provider does not accept the call id of the result")
             elif waiting and _same_call(waiting[-1], item):
@@ -183,7 +184,8 @@ class _Repairer:
 
     def _set_call_id(self, position: int, call_id: str) -> None:
         item = self._draft.entries[position].message
-        key = "call_id" if "call_id" in item else RESULTS[kind_of(item)].id_key
+        kind = kind_of(item)
+        key = CALLS[kind].call_key if kind in CALLS else "call_id" if "call_id" in item else RESULTS[kind].id_key
         if item[key] != call_id:
             self._note(position, "renamed_call", f"the call id {item[key]!r} became {call_id!r}")
             item[key] = call_id
@@ -253,7 +255,7 @@ def _as_seen(item: WireMessage) -> WireMessage:
 
 
 def _same_call(call: WireMessage, other: WireMessage) -> bool:
-    own = {"id": None, "status": None, "call_id": None}
+    own = {"id": None, "status": None, CALLS[kind_of(call)].call_key: None}
     return same_json({**call, **own}, {**other, **own})
 
 
@@ -292,8 +294,8 @@ def _completed(item: WireMessage) -> WireMessage:
         return unbound(item)
     if kind == "reasoning":
         completed.setdefault("summary", [])
-    elif kind in RESULTS and item.get("output") is None and RESULTS[kind] is not APPLY_PATCH:
-        completed["output"] = _interrupted(RESULTS[kind], "")["output"]
+    elif kind in RESULTS and RESULTS[kind] is not APPLY_PATCH and item.get(RESULTS[kind].output) is None:
+        completed[RESULTS[kind].output] = _interrupted(RESULTS[kind], "")[RESULTS[kind].output]
     if kind in CALLS or kind == "reasoning":
         completed.setdefault("status", "completed")
     return completed

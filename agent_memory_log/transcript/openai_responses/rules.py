@@ -6,7 +6,7 @@
 - ``duplicate_call``, ``duplicate_result``: an id belongs to one open call, and a call has one result.
 - ``call_id``, ``tool_name``, ``item_id``: ids and names have the allowed characters and length; item ids have a prefix.
 - ``duplicate_id``: no two items have the same id.
-- ``reasoning_alone``: the items made with a reasoning item follow it.
+- ``reasoning_alone``: an item made with a reasoning item follows it, with its id if OpenAI gave the reasoning an id.
 - ``reasoning_missing``: an item that was recorded with reasoning follows that reasoning.
 - ``reasoning_unencrypted``: with ``store: false``, reasoning has ``encrypted_content``.
 - ``thinking_…``: see the module ``signed_reasoning``.
@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -38,6 +39,12 @@ _PLAIN_CALL = 4
 _PLAIN_RESULT = 3
 _PLAIN_MESSAGE = 2
 _PREFIXES = {"reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc", "message": "msg"}
+_ID_PREFIX = re.compile(r"[a-z]+_")
+"""The prefix that every id of OpenAI has. Other vendors with this API send UUIDs, which only they accept."""
+
+_NAMED = frozenset({"function_call", "custom_tool_call"})
+"""The types of calls whose tool the runtime names."""
+
 _NOT_OWN_ID = frozenset({"item_reference", "local_shell_call_output"})
 """The types of items whose ``id`` belongs to another item."""
 
@@ -65,7 +72,7 @@ class _Checker(RuleChecker):
         self._answered: set[_Pair] = set()
         self._excused: set[_Pair] = set()
         self._ids: set[str] = set()
-        self._alone: list[int] = []
+        self._alone: dict[int, bool] = {}  # the position of each reasoning item, and whether OpenAI gave it an id
         self._run: set[str] = set()
 
     def take_plain(self, position: int, item: WireMessage) -> bool:
@@ -78,8 +85,7 @@ class _Checker(RuleChecker):
         else:
             is_plain = kind is None and len(item) == _PLAIN_MESSAGE and type(item.get("content")) is str
             if is_plain and item.get("role") == "assistant":
-                self._alone.clear()
-                return True
+                return not self._alone
             is_plain = is_plain and item.get("role") in (
                 "user",
                 "system",
@@ -110,9 +116,9 @@ class _Checker(RuleChecker):
             or name not in self.names
             or type(item.get("arguments")) is not str
             or (_FUNCTION_RESULT, call_id) in self._open
+            or self._alone
         ):
             return False
-        self._alone.clear()
         pair = (_FUNCTION_RESULT, call_id)
         self._open[pair] = position
         self._answered.discard(pair)
@@ -153,15 +159,18 @@ class _Checker(RuleChecker):
 
     def _follow(self, position: int, item: _Item, kind: str) -> None:
         """Track the reasoning before an item in the same model output, and check ``reasoning_missing``."""
+        item_id = item.get("id")
         if kind == "reasoning":
-            self._alone.append(position)
+            self._alone[position] = isinstance(item_id, str) and item_id.startswith(_PREFIXES[kind])
         elif is_from_model(item):
+            if not isinstance(item_id, str) and not self._unstored:
+                self._alone = {reasoning: True for reasoning, has_id in self._alone.items() if has_id}
+                self._end_run()
             self._alone.clear()
         else:
             self._end_run()
             self._run.clear()
             return
-        item_id = item.get("id")
         if not isinstance(item_id, str):
             return
         if kind in ("reasoning", "item_reference"):
@@ -178,15 +187,17 @@ class _Checker(RuleChecker):
 
     def _end_run(self) -> None:
         for position in self._alone:
-            self.find("reasoning_alone", "a reasoning item must be followed by the items made with it", (position,))
+            message = "a reasoning item must be followed by an item made with it, with the id that the provider sent"
+            self.find("reasoning_alone", message, (position,))
         self._alone.clear()
 
     def _take_id(self, position: int, item: _Item, kind: str, item_id: str) -> None:
         if kind in _NOT_OWN_ID:
             return
         prefix = "" if kind == "message" and item.get("role") != "assistant" else _PREFIXES.get(kind, "")
-        is_wrong = len(item_id) > _LONGEST_ID or not item_id.startswith(prefix)
-        if not item_id or (is_wrong and not self._is_vendor):
+        has_other_prefix = _ID_PREFIX.match(item_id) is not None and not item_id.startswith(prefix)
+        is_refused = (len(item_id) > _LONGEST_ID or has_other_prefix) and not self._is_vendor
+        if not item_id or is_refused:
             begin = f" and begin with {prefix!r}" if prefix else ""
             message = f"an item's id must have 1 to {_LONGEST_ID} characters{begin}, got {describe(item_id)}"
             self.find("item_id", message, (position, "id"))
@@ -196,7 +207,7 @@ class _Checker(RuleChecker):
 
     def _take_call(self, position: int, item: _Item, kind: str) -> None:
         name = cast("str", item.get("name"))
-        if not CALLS[kind].tool and name not in self.names:
+        if kind in _NAMED and name not in self.names:
             self.check_name(name, (position, "name"))
         pair = cast("_Pair", pair_of(item))
         self.check_id(pair[1], (position, "call_id"))

@@ -27,6 +27,7 @@ from agent_memory_log.transcript.validity.shapes import (
 )
 
 _PROGRESS = one_of("in_progress", "completed", "incomplete")
+_STATUS_OR_NULL = optional_or_null(_PROGRESS)
 _PHASE = optional_or_null(one_of("commentary", "final_answer"))
 _BREAKPOINT = record(mode=one_of("explicit"), ttl=optional(one_of("30m", "12h")))
 _IMAGE_DETAIL = one_of("low", "high", "auto", "original")
@@ -91,8 +92,8 @@ _ANSWER = record(id=text, content=list_of(_ANSWERED_PART), role=one_of("assistan
 
 _CALLER = optional_or_null(tagged(direct=record(), program=record(caller_id=text)))
 _ID_OR_NULL = optional_or_null(text)
-_STATUS_OR_NULL = optional_or_null(_PROGRESS)
-_SEARCHING = one_of("in_progress", "searching", "completed", "incomplete", "failed")
+# The SDK's types require the status and the result of a tool that OpenAI runs, but not the API.
+_SEARCHING = optional_or_null(one_of("in_progress", "searching", "completed", "incomplete", "failed"))
 _POINT = {"x": integer, "y": integer}
 _KEYS = or_null(list_of(text))
 _ACTION = tagged(
@@ -208,10 +209,12 @@ _ITEMS: Mapping[str, Check] = {
         code=or_null(text),
         container_id=text,
         outputs=or_null(list_of(any_map)),
-        status=one_of("in_progress", "completed", "incomplete", "interpreting", "failed"),
+        status=optional_or_null(one_of("in_progress", "completed", "incomplete", "interpreting", "failed")),
     ),
     "image_generation_call": record(
-        id=text, result=or_null(text), status=one_of("in_progress", "completed", "generating", "failed")
+        id=text,
+        result=optional_or_null(text),
+        status=optional_or_null(one_of("in_progress", "completed", "generating", "failed")),
     ),
     "mcp_list_tools": record(
         id=text,
@@ -226,6 +229,12 @@ _ITEMS: Mapping[str, Check] = {
         server_label=text,
         output=optional_or_null(text),
         approval_request_id=optional_or_null(text),
+    ),
+    "tool_search_call": record(
+        call_id=text, arguments=anything, execution=one_of("client"), id=_ID_OR_NULL, status=_STATUS_OR_NULL
+    ),
+    "tool_search_output": record(
+        call_id=text, tools=list_of(any_map), execution=one_of("client"), id=_ID_OR_NULL, status=_STATUS_OR_NULL
     ),
     "mcp_approval_request": record(id=text, arguments=text, name=text, server_label=text),
     "mcp_approval_response": record(

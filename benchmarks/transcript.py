@@ -107,6 +107,9 @@ def _own(payload: EventData, number: int, provider: str) -> EventData:
     if not isinstance(payload, Thinking):
         return payload
     signature = f"{number:06}{payload.signature[6:]}"
+    if provider == "gemini":
+        thought: dict[str, JsonValue] = {"text": payload.text, "thought": True, "thoughtSignature": signature}
+        return parse([{"role": "model", "parts": [thought]}], provider)[0].data
     if provider != "openai-responses":
         return replace(payload, signature=signature)
     summary: list[JsonValue] = [{"type": "summary_text", "text": payload.text}]

@@ -47,7 +47,7 @@ PEOPLE = (
     "Other tools|read and write runs",
 )
 LAYERS = (
-    ("above", "Transcripts|Anthropic, OpenAI, Bedrock:|built, validated, repaired"),
+    ("above", "Transcripts|Anthropic, OpenAI,|Bedrock and Gemini"),
     ("above", "Replay, diff, fork|the agent again, without|a model or tools"),
     ("memory", "Memory and search|preferences, facts, episodes;|each cites its events"),
     ("above", "Interchange|ATIF both ways,|OpenTelemetry out"),

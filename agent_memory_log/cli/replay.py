@@ -13,7 +13,7 @@ from agent_memory_log.cli.output import Output, note
 from agent_memory_log.cli.run_names import load_existing
 from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.transcript import Transcript, build, repair, request, validate
+from agent_memory_log.transcript import Transcript, build, provider_names, repair, request, validate
 from agent_memory_log.transcript.providers import find_provider
 
 
@@ -25,7 +25,7 @@ def replay(
         typer.Option(
             "--to",
             metavar="PROVIDER",
-            help="The provider: anthropic, bedrock, openai-chat, openai-responses, or a vendor's name or base URL.",
+            help=f"The provider: {', '.join(provider_names())}, or a vendor's name or base URL.",
         ),
     ],
     store: StoreUrl = None,
@@ -49,7 +49,8 @@ def replay(
 ) -> None:
     """Write a run as a provider's transcript, in JSON.
 
-    The JSON is the value of the messages argument of the provider's API call (of input for openai-responses).
+    The JSON is the value of the messages argument of the provider's API call (of input for openai-responses, of
+    contents for gemini).
 
     If standard error is a terminal, remarks are written to it. They list the parts of the run that the transcript
     lacks, and the parts that the provider would refuse. With --repair they list the changes instead of refused parts.

@@ -37,8 +37,12 @@ _SEQ = "agent_memory_log.seq"
 _OPERATION = "gen_ai.operation.name"
 _MICROSECOND = 1_000  # in nanoseconds
 _LATEST = 2**63 - 1  # the limit of every OTLP reader, in nanoseconds since 1970: the year 2262
-_PROVIDERS = {"bedrock": "aws.bedrock", "openai-chat": "openai", "openai-responses": "openai"} | {
-    vendor.name: vendor.telemetry for vendor in VENDORS.values() if vendor.telemetry
+_PROVIDERS = {
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    **{vendor.name: vendor.telemetry for vendor in VENDORS.values() if vendor.telemetry},
 }
 _OTHER_ERROR = "_OTHER"
 _PARAMETERS: Mapping[str, tuple[str, type[int | float]]] = {
@@ -46,13 +50,17 @@ _PARAMETERS: Mapping[str, tuple[str, type[int | float]]] = {
     "max_completion_tokens": ("gen_ai.request.max_tokens", int),
     "max_output_tokens": ("gen_ai.request.max_tokens", int),
     "maxTokens": ("gen_ai.request.max_tokens", int),
+    "maxOutputTokens": ("gen_ai.request.max_tokens", int),
     "seed": ("gen_ai.request.seed", int),
     "top_k": ("gen_ai.request.top_k", int),
+    "topK": ("gen_ai.request.top_k", int),
     "temperature": ("gen_ai.request.temperature", float),
     "top_p": ("gen_ai.request.top_p", float),
     "topP": ("gen_ai.request.top_p", float),
     "frequency_penalty": ("gen_ai.request.frequency_penalty", float),
+    "frequencyPenalty": ("gen_ai.request.frequency_penalty", float),
     "presence_penalty": ("gen_ai.request.presence_penalty", float),
+    "presencePenalty": ("gen_ai.request.presence_penalty", float),
 }
 
 
@@ -302,10 +310,10 @@ def _about_request(request: ModelRequest, *, content: bool) -> _Attributes:
 
 
 def _flat(parameters: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue]]:
-    """Yield the parameters, and the parameters inside Bedrock's ``inferenceConfig``."""
+    """Yield the parameters, and those inside Bedrock's ``inferenceConfig`` and Gemini's ``generationConfig``."""
     for key, value in parameters.items():
         yield key, value
-        if key == "inferenceConfig" and isinstance(value, Mapping):
+        if key in ("inferenceConfig", "generationConfig") and isinstance(value, Mapping):
             yield from value.items()
 
 

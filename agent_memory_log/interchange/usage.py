@@ -48,12 +48,14 @@ NO_USAGE = Usage()
 
 _CACHE_READ = ("cache_read_input_tokens", "cacheReadInputTokens")
 _CACHE_WRITE = ("cache_creation_input_tokens", "cacheWriteInputTokens")
-_BESIDE_THE_PROMPT = (_CACHE_READ, _CACHE_WRITE)
+_BESIDE_THE_PROMPT = (_CACHE_READ, _CACHE_WRITE, ("toolUsePromptTokenCount",))
+_BESIDE_THE_ANSWER = ("thoughtsTokenCount",)
 _WORDS: Mapping[str, Sequence[str]] = {
-    "input_tokens": ("prompt_tokens", "input_tokens", "inputTokens"),
-    "output_tokens": ("completion_tokens", "output_tokens", "outputTokens"),
+    "input_tokens": ("prompt_tokens", "input_tokens", "inputTokens", "promptTokenCount"),
+    "output_tokens": ("completion_tokens", "output_tokens", "outputTokens", "candidatesTokenCount"),
     "cache_read": (
         *_CACHE_READ,
+        "cachedContentTokenCount",
         "cached_tokens",
         "prompt_tokens_details.cached_tokens",
         "input_tokens_details.cached_tokens",
@@ -63,6 +65,7 @@ _WORDS: Mapping[str, Sequence[str]] = {
         "completion_tokens_details.reasoning_tokens",
         "output_tokens_details.reasoning_tokens",
         "output_tokens_details.thinking_tokens",
+        *_BESIDE_THE_ANSWER,
     ),
 }
 """The paths of each number in the reports. The first path with an integer is used."""
@@ -88,11 +91,14 @@ def read_usage(report: Mapping[str, object]) -> Usage:
     """Return the usage in a report that uses the names of any provider or of this library."""
     counts = {field: _first_count(report, paths) for field, paths in _WORDS.items()}
     prompt = counts["input_tokens"]
-    if prompt is not None:  # Anthropic and Bedrock do not include cached tokens here
+    if prompt is not None:  # Anthropic and Bedrock do not include cached tokens here, Gemini not what tools add
         prompt += sum(_first_count(report, paths) or 0 for paths in _BESIDE_THE_PROMPT)
+    answer, thoughts = counts["output_tokens"], _first_count(report, _BESIDE_THE_ANSWER)
+    if thoughts is not None:  # only Gemini does not include them
+        answer = thoughts + (answer or 0)
     cost = report.get("cost_usd")
     cost = cost if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None
-    return Usage(**{**counts, "input_tokens": prompt}, cost_usd=cost)
+    return Usage(**{**counts, "input_tokens": prompt, "output_tokens": answer}, cost_usd=cost)
 
 
 def _first_count(report: Mapping[str, object], paths: Sequence[str]) -> int | None:

@@ -195,9 +195,9 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
 
         Args:
             response: The answer of a provider's SDK, as its object or as a plain map: an Anthropic ``Message``, an
-                OpenAI Chat Completion with one choice, an OpenAI ``Response``, or a Converse output of Bedrock. It can
-                also be an iterable of stream events, which is read to its end. A ``RunRecorder`` accepts an
-                asynchronous iterable too.
+                OpenAI Chat Completion with one choice, an OpenAI ``Response``, a Converse output of Bedrock, or a
+                ``GenerateContentResponse`` of Gemini with one candidate. It can also be an iterable of stream events,
+                which is read to its end. A ``RunRecorder`` accepts an asynchronous iterable too.
             provider: The name of the provider or vendor, or the vendor's base URL. By default, it is detected from the
                 shape of the answer. A vendor is the vendor of the latest recorded request.
             key: The name of the step.

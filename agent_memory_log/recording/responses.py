@@ -18,12 +18,14 @@ from agent_memory_log.recording.sdk_objects import Map, Received, map_at, maps_i
 from agent_memory_log.recording.streams import joined, provider_of_stream
 from agent_memory_log.recording.streams.pieces import LONGEST_ERROR
 from agent_memory_log.transcript.conversion.rendering import text_or_empty
+from agent_memory_log.transcript.gemini.rendering import key_in, value_in
 from agent_memory_log.transcript.openai_chat.rendering import is_no_call
 from agent_memory_log.transcript.providers import find_provider
 from agent_memory_log.transcript.vendors.profiles import VENDORS, is_openai_model
 
 ANTHROPIC = "anthropic"
 BEDROCK = "bedrock"
+GEMINI = "gemini"
 CHAT = "openai-chat"
 RESPONSES = "openai-responses"
 
@@ -94,7 +96,7 @@ def answer_of(received: Received, provider: str | None, requested: str | None = 
         error = f"{type(received.failure).__name__}: {received.failure}"[:LONGEST_ERROR]
     labels = {
         "provider": provider,
-        "model": fields.get("model"),
+        "model": fields.get("model") or value_in(fields, "modelVersion"),
         "vendor": "unknown" if _is_of_unknown_vendor(provider, fields.get("model")) else "",
         "response_id": response_id,
         "stop_reason": stop_reason,
@@ -105,7 +107,7 @@ def answer_of(received: Received, provider: str | None, requested: str | None = 
         reason = f"ended with an error: {error}" if error else "was cut off before it had content"
         raise DecodeError(f"a stream of {provider} {reason}; request the answer again")
     present = {key: value for key, value in labels.items() if isinstance(value, str) and value}
-    usage: Any = fields.get("usage")
+    usage: Any = fields.get("usage") or value_in(fields, "usageMetadata")
     return Answer(provider, messages, present, _json(usage) if usage else "", transcript, bool(partial))
 
 
@@ -123,20 +125,23 @@ def _has_content(message: Map) -> bool:
     return any(value for key, value in message.items() if key not in _FRAME)
 
 
+def _has_list(key: str) -> Callable[[Map], bool]:
+    return lambda answer: isinstance(answer.get(key), list)
+
+
+_SHAPES: Mapping[str, Callable[[Map], bool]] = {
+    CHAT: _has_list("choices"),
+    RESPONSES: _has_list("output"),
+    BEDROCK: lambda answer: "message" in map_at(answer, "output"),
+    GEMINI: lambda answer: isinstance(answer.get("candidates"), list) or bool(key_in(answer, "promptFeedback")),
+    ANTHROPIC: lambda answer: answer.get("type") == "message" and isinstance(answer.get("content"), list),
+}
+"""Tells for each provider whether an answer has its shape."""
+
+
 def _provider_of(response: object) -> str | None:
-    if not isinstance(response, Mapping):
-        return None
-    answer = cast("Mapping[str, object]", response)
-    if isinstance(answer.get("choices"), list):
-        return CHAT
-    output = answer.get("output")
-    if isinstance(output, list):
-        return RESPONSES
-    if isinstance(output, Mapping) and "message" in output:
-        return BEDROCK
-    if answer.get("type") == "message" and isinstance(answer.get("content"), list):
-        return ANTHROPIC
-    return None
+    answer = map_at(response)
+    return next((provider for provider, fits in _SHAPES.items() if fits(answer)), None)
 
 
 def _anthropic(answer: Map) -> _AnswerParts:
@@ -204,9 +209,23 @@ def _bedrock(answer: Map) -> _AnswerParts:
     return [message] if content else [], request_id, answer.get("stopReason")
 
 
+def _gemini(answer: Map) -> _AnswerParts:
+    candidates = maps_in(answer.get("candidates"))
+    block_reason = value_in(map_at(value_in(answer, "promptFeedback")), "blockReason")
+    if not candidates and "parts" in answer:
+        candidates = [{"content": answer}]
+    if len(candidates) != 1 and not (block_reason and not candidates):
+        raise _wrong(GEMINI, answer, f"a GenerateContentResponse with one candidate, got {len(candidates)} candidates")
+    candidate = candidates[0] if candidates else {}
+    content = map_at(candidate, "content")
+    messages = [{"role": "model", **content}] if content.get("parts") else []
+    return messages, value_in(answer, "responseId"), value_in(candidate, "finishReason") or block_reason
+
+
 _READERS: dict[str, Callable[[Map], _AnswerParts]] = {
     ANTHROPIC: _anthropic,
     BEDROCK: _bedrock,
+    GEMINI: _gemini,
     CHAT: _chat,
     RESPONSES: _responses,
 }

@@ -117,7 +117,11 @@ def without_sdk_objects(value: object) -> object:
     dump = _dump_of(value)
     if dump is not None:
         try:
-            return dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+            dumped: object = dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+            if map_at(getattr(value, "model_config", None)).get("ser_json_bytes") != "base64":
+                return dumped
+            # Google's SDK decodes base64. pydantic would encode it again with another alphabet than the API's.
+            return _with_bytes(dumped, dump(by_alias=True, exclude_unset=True, warnings=False))
         except (TypeError, ValueError) as error:
             raise DecodeError(f"a {type(value).__name__} cannot be read as JSON: {error}") from error
     if isinstance(value, Mapping):
@@ -125,6 +129,17 @@ def without_sdk_objects(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [without_sdk_objects(item) for item in cast("Sequence[object]", value)]
     return value
+
+
+def _with_bytes(dumped: object, plain: object) -> object:
+    """Return ``dumped``, a dump as JSON, with the bytes of ``plain``, the dump of the same object as Python values."""
+    if isinstance(plain, Mapping):
+        values, plain_values = cast("Map", dumped), cast("Mapping[str, object]", plain)
+        return {key: _with_bytes(item, plain_values.get(key)) for key, item in values.items()}
+    if isinstance(plain, (list, tuple)):
+        items, plain_items = cast("list[object]", dumped), cast("Sequence[object]", plain)
+        return [_with_bytes(item, other) for item, other in zip(items, plain_items, strict=True)]
+    return plain if isinstance(plain, bytes) else dumped
 
 
 def without_bytes(value: object) -> Any:  # noqa: ANN401  # JSON of any shape

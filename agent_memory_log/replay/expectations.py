@@ -297,7 +297,7 @@ def _is_from_model(event: Event) -> bool:
         return is_from_model(dict(data.data))
     message = data.data.get("message", data.data)
     role = data.data.get("role", message.get("role") if isinstance(message, Mapping) else None)
-    return (role or event.labels.get("role")) == "assistant"
+    return (role or event.labels.get("role")) in ("assistant", "model")
 
 
 def _is_given(event: Event) -> bool:

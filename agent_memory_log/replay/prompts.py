@@ -16,6 +16,7 @@ from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json
 from agent_memory_log.replay.differences import Difference, differences, own_value
+from agent_memory_log.transcript.gemini.rendering import result_in
 from agent_memory_log.transcript.vendors.profiles import VENDORS
 
 JsonMap = Mapping[str, JsonValue]
@@ -123,6 +124,8 @@ def _in_one_form(messages: Sequence[JsonMap], provider: str) -> list[JsonMap]:
             formed.append({**message, "content": [{"type": kind, "text": content}]})
         elif isinstance(content, list):
             formed.append({**message, "content": _with_sorted(content, _answered_block)})
+        elif isinstance(parts := message.get("parts"), list):
+            formed.append({**message, "parts": _with_sorted(parts, _answered_block)})
         else:
             formed.append(message)
     return _with_sorted(formed, _answered_message)
@@ -137,10 +140,17 @@ def _with_sorted(items: Sequence[_Item], answered: Callable[[object], str | None
 
 
 def _answered_block(block: object) -> str | None:
-    """Return the id of the call that a message block answers, or None if the block is not a result."""
+    """Return the id of the call that a message block answers, or None if the block is not a result.
+
+    A result of Gemini may have no id. It has the name of its tool.
+    """
     if not isinstance(block, Mapping):
         return None
     fields = cast("JsonMap", block)
+    response = result_in(fields)
+    if response is not None:
+        answered = response.get("id") or response.get("name")
+        return answered if isinstance(answered, str) else None
     inside = fields.get("toolResult")
     answered = inside.get("toolUseId") if isinstance(inside, Mapping) else fields.get("tool_use_id")
     return answered if isinstance(answered, str) else None

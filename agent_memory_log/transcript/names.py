@@ -18,7 +18,7 @@ import msgspec
 
 from agent_memory_log.transcript.vendors.profiles import VENDORS
 
-PROVIDERS = frozenset({"anthropic", "bedrock", "openai-chat", "openai-responses"}) | VENDORS.keys()
+PROVIDERS = frozenset({"anthropic", "bedrock", "gemini", "openai-chat", "openai-responses"}) | VENDORS.keys()
 """The provider names under which payloads store their residuals in ``structured``."""
 
 _PLAIN = re.compile(r"[a-zA-Z0-9_]*(?:-[a-zA-Z0-9][a-zA-Z0-9_]*)*-?", re.ASCII)
@@ -37,21 +37,25 @@ class WireRules(msgspec.Struct, frozen=True):
 
     Attributes:
         longest_name: The longest tool name, in characters.
+        name_pattern: The pattern of tool names.
         longest_id: The longest call id, in characters; 0 means any length.
         id_pattern: The pattern of call ids; None means any text that is not empty.
         id_key: The key of the id in a call.
         unique_ids: Whether a call id may be used only once in a transcript.
+        optional_ids: Whether calls may have no id.
     """
 
     longest_name: int
+    name_pattern: re.Pattern[str] = _ALLOWED
     longest_id: int = 0
     id_pattern: re.Pattern[str] | None = _ALLOWED
     id_key: str = "id"
     unique_ids: bool = False
+    optional_ids: bool = False
 
     def allows_name(self, name: str) -> bool:
         """Return whether the provider accepts ``name``, a name in wire form."""
-        return len(name) <= self.longest_name and _ALLOWED.fullmatch(name) is not None
+        return len(name) <= self.longest_name and self.name_pattern.fullmatch(name) is not None
 
     def allows_id(self, call_id: str) -> bool:
         """Return whether the provider accepts ``call_id``, an id in wire form."""
@@ -75,7 +79,7 @@ class WireRules(msgspec.Struct, frozen=True):
         Characters outside the alphabet are escaped. A name that is too long is cut and ends in a digest of the full
         name, so it cannot be decoded.
         """
-        written = name if _ALLOWED.fullmatch(name) else encode_name(name) or "unnamed"
+        written = name if self.name_pattern.fullmatch(name) else encode_name(name) or "unnamed"
         return written if len(written) <= self.longest_name else _with_digest(written, name, self.longest_name)
 
 

@@ -20,6 +20,7 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.anthropic import ANTHROPIC
 from agent_memory_log.transcript.bedrock import BEDROCK
 from agent_memory_log.transcript.findings import Finding, WireMessage, path_order
+from agent_memory_log.transcript.gemini import GEMINI
 from agent_memory_log.transcript.json_types import is_list
 from agent_memory_log.transcript.log_facts import Facts, Recorded
 from agent_memory_log.transcript.openai_chat import CHAT, VENDOR_CHATS
@@ -28,9 +29,9 @@ from agent_memory_log.transcript.provider import Provider
 from agent_memory_log.transcript.requests import (
     RecordedRequest,
     fingerprint,
+    latest_request,
     own_request,
     recorded_model,
-    recorded_parameters,
     recorded_request,
     text_of_leading,
 )
@@ -39,7 +40,7 @@ from agent_memory_log.transcript.validity.repairing import Draft
 from agent_memory_log.transcript.vendors.profiles import VENDORS, is_openai_model, provider_name
 from agent_memory_log.transcript.windows import cut_transcript, find_seams
 
-_OWN = {package.name: package for package in (ANTHROPIC, BEDROCK, CHAT, RESPONSES)}
+_OWN = {package.name: package for package in (ANTHROPIC, BEDROCK, GEMINI, CHAT, RESPONSES)}
 _PROVIDERS: dict[str, Provider] = _OWN | {package.name: package for package in VENDOR_CHATS}
 
 
@@ -213,9 +214,9 @@ def request(
 ) -> dict[str, Any]:
     """Return every argument of the provider's call that the log can supply.
 
-    The transcript is the value of ``messages``, or of ``input`` for OpenAI Responses. The other arguments come from the
-    latest ``ModelRequest``. If that request was made to this provider, all its arguments are used. Otherwise only the
-    system prompt and the tools are used, converted to this provider's format.
+    The transcript is the value of ``messages``, of ``input`` for OpenAI Responses, or of ``contents`` for Gemini. The
+    other arguments come from the latest ``ModelRequest``. If that request was made to this provider, all its arguments
+    are used. Otherwise only the system prompt and the tools are used, converted to this provider's format.
 
         client.messages.create(max_tokens=4096, **request(snapshot, "anthropic"))
 
@@ -333,8 +334,9 @@ def _log_facts(package: Provider, messages: Sequence[object], request: Mapping[s
         return Facts(recorded, request, recorded.edited_from, sent, leading)
     if messages.sending is not None:
         return Facts(recorded, messages.sending.request, recorded.edited_from, messages.sending.fingerprints, leading)
-    parameters = None if messages.snapshot is None else recorded_parameters(messages.snapshot, messages.provider)
-    return Facts(recorded, parameters or {}, recorded.edited_from, _latest_fingerprints(recorded, leading), leading)
+    latest = None if messages.snapshot is None else latest_request(messages.snapshot, messages.provider)
+    arguments = {} if latest is None else {package.model_key: latest.model, **(latest.parameters or {})}
+    return Facts(recorded, arguments, recorded.edited_from, _latest_fingerprints(recorded, leading), leading)
 
 
 def _sending(package: Provider, transcript: Transcript) -> Sending:

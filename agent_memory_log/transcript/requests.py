@@ -28,6 +28,7 @@ from agent_memory_log.transcript.names import PROVIDERS
 from agent_memory_log.transcript.vendors.profiles import provider_name
 
 _DIGEST_SIZE = 16
+_SCHEMA_KEYS = ("input_schema", "parameters", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
@@ -86,7 +87,8 @@ def model_request(
         snapshot: The run.
         provider: The provider's name, or a vendor's name or base URL.
         model: The model's name.
-        system: The system prompt as the provider's call takes it (``instructions`` for ``openai-responses``).
+        system: The system prompt as the provider's call takes it (``instructions`` for ``openai-responses``,
+            ``systemInstruction`` for ``gemini``).
         tools: The tools as the provider's call takes them (``toolConfig`` for ``bedrock``).
         parameters: The other arguments of the call.
 
@@ -147,10 +149,9 @@ def text_of_leading(leading: Sequence[SystemMessage]) -> str:
     return "\n\n".join(data.message for data in leading if data.message)
 
 
-def recorded_parameters(snapshot: Snapshot, provider: str) -> Mapping[str, JsonValue] | None:
-    """Return the parameters of the latest request to ``provider``. They are shared with the snapshot."""
-    latest = snapshot.derive(_Requests, lambda requests: requests.latest_of.get(provider))
-    return None if latest is None else latest.parameters
+def latest_request(snapshot: Snapshot, provider: str) -> ModelRequest | None:
+    """Return the latest request to ``provider``, as it is stored; None without one."""
+    return snapshot.derive(_Requests, lambda requests: requests.latest_of.get(provider))
 
 
 def recorded_model(snapshot: Snapshot, provider: str) -> str | None:
@@ -201,6 +202,8 @@ def _owned(name: str, value: JsonValue) -> JsonValue:
 
 def _text_of(system: JsonValue) -> str:
     """Return the text of a system prompt in any provider's format: text, or a list of blocks with text."""
+    if isinstance(system, Mapping):
+        system = system.get("parts", [system])  # Gemini's content, or one part of it
     if isinstance(system, str):
         return system
     if not isinstance(system, Sequence):
@@ -215,7 +218,16 @@ def _definitions(tools: JsonValue) -> list[ToolDefinition]:
         tools = tools.get("tools")  # Bedrock's toolConfig
     if not isinstance(tools, Sequence) or isinstance(tools, str):
         return []
-    return [definition for tool in tools if isinstance(tool, Mapping) and (definition := _definition(tool)) is not None]
+    maps = [tool for tool in tools if isinstance(tool, Mapping)]
+    return [definition for tool in maps for part in _parts_of(tool) if (definition := _definition(part)) is not None]
+
+
+def _parts_of(tool: Mapping[str, JsonValue]) -> list[Mapping[str, Any]]:
+    """Return the definitions in a tool. Only a tool of Gemini has more than one."""
+    declarations = tool.get("functionDeclarations", tool.get("function_declarations"))
+    if not isinstance(declarations, Sequence):
+        return [tool]
+    return [declaration for declaration in declarations if isinstance(declaration, Mapping)]
 
 
 def _definition(tool: Mapping[str, Any]) -> ToolDefinition | None:
@@ -223,14 +235,24 @@ def _definition(tool: Mapping[str, Any]) -> ToolDefinition | None:
     for key in ("function", "toolSpec"):
         if isinstance(tool.get(key), Mapping):
             body = tool[key]
-    schema: Any = body.get("input_schema", body.get("parameters", body.get("inputSchema")))
+    schema: Any = next((body[key] for key in _SCHEMA_KEYS if key in body), None)
     if isinstance(schema, Mapping) and "inputSchema" in body:
         schema = cast("Mapping[str, Any]", schema).get("json")
     name, description = body.get("name"), body.get("description", "")
     if not isinstance(name, str) or not isinstance(schema, Mapping):
         return None
-    return ToolDefinition(
-        name,
-        description if isinstance(description, str) else "",
-        cast("Mapping[str, JsonValue]", own_json(cast("object", schema))),
-    )
+    own_schema = cast("Mapping[str, JsonValue]", own_json(cast("object", schema)))
+    return ToolDefinition(name, description if isinstance(description, str) else "", _in_lower_case(own_schema))
+
+
+def _in_lower_case(schema: Any) -> Any:  # noqa: ANN401  # JSON of any shape
+    """Return a JSON schema with the names of types in lower case. Gemini also accepts ``OBJECT`` and ``STRING``."""
+    if isinstance(schema, list):
+        return [_in_lower_case(item) for item in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast("dict[str, Any]", schema)
+    return {
+        key: value.lower() if key == "type" and isinstance(value, str) else _in_lower_case(value)
+        for key, value in fields.items()
+    }

@@ -202,7 +202,7 @@ def _events_of(transcript: Transcript, index: int) -> int:
     event_count = 0 if transcript.origins is None else len(transcript.origins.events_of(index))
     if event_count:
         return event_count
-    parts = [transcript[index].get(key) for key in ("content", "tool_calls")]
+    parts = [transcript[index].get(key) for key in ("content", "parts", "tool_calls")]
     return max(sum(len(part) for part in parts if is_list(part)), 1)
 
 

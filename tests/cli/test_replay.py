@@ -9,6 +9,7 @@ import pytest
 
 from agent_memory_log import PlannerNote, SystemMessage, ToolCall, ToolResult, UserMessage, open_sync_store
 from agent_memory_log.transcript import build, provider_names, repair, request, validate
+from agent_memory_log.transcript.providers import find_provider
 from tests.amlog import COLOUR, Amlog, run, run_on_terminal, without_codes
 
 
@@ -50,7 +51,7 @@ class TestReplay:
         assert validate(build(snapshot, provider), provider)
         assert not validate(repaired, provider)
         both = orders.ok("replay", "r", "--to", provider, "--repair", "--request").json
-        key = "input" if provider == "openai-responses" else "messages"
+        key = find_provider(provider).messages_key
         assert both.keys() == request(snapshot, provider).keys()
         assert not validate(both[key], provider)
 

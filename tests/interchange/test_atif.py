@@ -304,6 +304,10 @@ class TestExport:
             ),
             ({"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}}, "https://x.test/a.png"),
             ({"image": {"format": "png", "source": {"bytes": "AA"}}}, "data:image/png;base64,AA"),
+            ({"inlineData": {"mimeType": "image/png", "data": "AA"}}, "data:image/png;base64,AA"),
+            ({"inline_data": {"mime_type": "image/png", "data": "AA"}}, "data:image/png;base64,AA"),
+            ({"fileData": {"mimeType": "image/png", "fileUri": "gs://x/a"}}, "gs://x/a"),
+            ({"fileData": {"fileUri": "https://x.test/a.png"}}, "https://x.test/a.png"),
         ],
     )
     def test_images_become_image_parts(self, block: dict[str, Any], path: str) -> None:

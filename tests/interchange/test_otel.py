@@ -220,7 +220,13 @@ class TestSpans:
 
     @pytest.mark.parametrize(
         ("recorded", "name"),
-        [("openai-chat", "openai"), ("openai-responses", "openai"), ("bedrock", "aws.bedrock"), ("mine", "mine")],
+        [
+            ("openai-chat", "openai"),
+            ("openai-responses", "openai"),
+            ("bedrock", "aws.bedrock"),
+            ("gemini", "gcp.gemini"),
+            ("mine", "mine"),
+        ],
     )
     def test_providers_have_the_names_of_the_conventions(self, recorded: str, name: str) -> None:
         event = new_event(AssistantMessage("Hello"), labels={"provider": recorded, "model": "m"})

@@ -40,6 +40,15 @@ TEXT_THEN_CALL: dict[str, list[dict[str, Any]]] = {
         {"contentBlockStart": {"contentBlockIndex": 1, "start": {"toolUse": {"toolUseId": "c1", "name": "pay"}}}},
         {"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"toolUse": {"input": '{"eur": 1'}}}},
     ],
+    "gemini": [
+        {"modelVersion": "m", "responseId": "r", "candidates": [{"content": {"role": "model", "parts": [part]}}]}
+        for part in (
+            {"text": "Let me "},
+            {"text": "see."},
+            {"functionCall": {"name": "pay", "willContinue": True}},
+            {"functionCall": {"partialArgs": [{"jsonPath": "$.eur", "numberValue": 1}], "willContinue": True}},
+        )
+    ],
     "openai-chat": [
         {"id": "r", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
         for delta in (
@@ -74,6 +83,7 @@ TEXT_THEN_CALL: dict[str, list[dict[str, Any]]] = {
 ERRORS: dict[str, dict[str, Any]] = {
     "anthropic": {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
     "bedrock": {"throttlingException": {"message": "Overloaded"}},
+    "gemini": {"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}},
     "openai-chat": {"error": {"message": "Overloaded", "code": 502}, "choices": []},
     "openai-responses": {"type": "error", "code": "server_error", "message": "Overloaded"},
 }
@@ -137,7 +147,8 @@ async def test_only_an_error_is_raised_with_its_text(provider: str) -> None:
     async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
         with pytest.raises(DecodeError, match="Overloaded"):
             await recorder.record_response(
-                [TEXT_THEN_CALL[provider][0], ERRORS[provider]][provider == "openai-chat" :], provider=provider
+                [TEXT_THEN_CALL[provider][0], ERRORS[provider]][provider in ("gemini", "openai-chat") :],
+                provider=provider,
             )
         assert not (await store.load_run(AGENT, RUN)).version
 

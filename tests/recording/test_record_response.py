@@ -35,6 +35,7 @@ from agent_memory_log import (
 from agent_memory_log.errors import DecodeError, EventConflict, InvalidArgument
 from agent_memory_log.recording import RecordedResponse, RunRecorder, SyncRunRecorder
 from agent_memory_log.transcript import build
+from tests.transcript.gemini_judge import response_of
 
 AGENT = "agent"
 RUN = "run"
@@ -191,6 +192,30 @@ CONVERSE: dict[str, Any] = {
 }
 
 
+GENERATED: dict[str, Any] = {
+    "candidates": [
+        {
+            "content": {
+                "role": "model",
+                "parts": [
+                    {"text": "", "thought": True, "thoughtSignature": "c2lnbmVkIP/+"},
+                    {"text": "Let me see."},
+                    {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+                    {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+                    {"functionCall": {"name": "orders--find", "args": {"id": 7}}, "thoughtSignature": "c2ln"},
+                    {"functionCall": {"name": "get_weather", "args": {}}},
+                ],
+            },
+            "finishReason": "STOP",
+            "index": 0,
+        }
+    ],
+    "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 2, "totalTokenCount": 3},
+    "modelVersion": "gemini-3-pro",
+    "responseId": "resp_1",
+}
+
+
 def _converse_message() -> dict[str, Any]:
     message: dict[str, Any] = copy.deepcopy(CONVERSE["output"]["message"])
     message["content"][1]["reasoningContent"]["redactedContent"] = "AGVuY3J5cHRlZA=="  # JSON, where botocore has bytes
@@ -202,6 +227,7 @@ SENT_BACK: dict[str, list[dict[str, Any]]] = {
     "openai-chat": [COMPLETION["choices"][0]["message"]],
     "openai-responses": RESPONSE["output"],
     "bedrock": [_converse_message()],
+    "gemini": [GENERATED["candidates"][0]["content"]],
 }
 
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -209,6 +235,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "openai-chat": COMPLETION,
     "openai-responses": RESPONSE,
     "bedrock": CONVERSE,
+    "gemini": GENERATED,
 }
 
 OBJECTS: dict[str, Callable[[], Any]] = {
@@ -216,6 +243,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "openai-chat": lambda: openai.types.chat.ChatCompletion.construct(**copy.deepcopy(COMPLETION)),
     "openai-responses": lambda: openai.types.responses.Response.construct(**copy.deepcopy(RESPONSE)),
     "bedrock": lambda: copy.deepcopy(CONVERSE),
+    "gemini": lambda: response_of(GENERATED),
 }
 
 PROVIDERS = sorted(ANSWERS)
@@ -282,6 +310,7 @@ async def test_answer_details_become_labels_and_usage_appears_once(provider: str
         "openai-chat": {"model": "gpt-5.1", "response_id": "chatcmpl-1", "stop_reason": "tool_calls"},
         "openai-responses": {"model": "gpt-5.1", "response_id": "resp_1", "stop_reason": "completed"},
         "bedrock": {"response_id": "req-1", "stop_reason": "tool_use"},
+        "gemini": {"model": "gemini-3-pro", "response_id": "resp_1", "stop_reason": "STOP"},
     }[provider]
     for event in answer.events:
         assert expected.items() <= event.labels.items()
@@ -670,9 +699,28 @@ def converse_stream() -> list[dict[str, Any]]:
     ]
 
 
+def gemini_stream() -> list[dict[str, Any]]:
+    parts = GENERATED["candidates"][0]["content"]["parts"]
+    chunks = [
+        [parts[0], {"text": "Let me "}],
+        [{"text": "see."}],
+        parts[2:4],
+        [parts[4]],
+        [parts[5]],
+        [{"text": ""}],
+    ]
+    events: list[dict[str, Any]] = [
+        {**GENERATED, "candidates": [{"content": {"role": "model", "parts": copy.deepcopy(chunk)}, "index": 0}]}
+        for chunk in chunks
+    ]
+    events[-1]["candidates"][0]["finishReason"] = "STOP"
+    return events
+
+
 STREAMS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "anthropic": anthropic_stream,
     "bedrock": converse_stream,
+    "gemini": gemini_stream,
     "openai-chat": chat_stream,
     "openai-responses": responses_stream,
 }
@@ -701,7 +749,7 @@ async def test_stream_is_recorded_like_the_complete_answer(provider: str) -> Non
     assert sent == STREAMED[provider]
     assert events == unchanged
     assert '":3' in answer.events[0].labels["usage"]
-    assert answer.events[0].labels["stop_reason"] in ("tool_use", "tool_calls", "completed")
+    assert answer.events[0].labels["stop_reason"] in ("tool_use", "tool_calls", "completed", "STOP")
 
     def generator() -> Iterator[dict[str, Any]]:
         yield from events

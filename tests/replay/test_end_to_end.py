@@ -34,6 +34,7 @@ from agent_memory_log.interchange.atif import from_atif, import_atif, to_atif
 from agent_memory_log.recording import RecordedCall, RunRecorder
 from agent_memory_log.replay import Replayer, diff, value_of
 from agent_memory_log.transcript import build, decode_name, provider_names, repair, request, validate
+from agent_memory_log.transcript.providers import find_provider
 from tests import processes
 
 AGENT = "support-agent"
@@ -256,6 +257,7 @@ def judge(provider: str, messages: Sequence[dict[str, Any]]) -> None:
     module, name = {
         "anthropic": ("tests.transcript.transcripts_anthropic", "judge"),
         "bedrock": ("tests.transcript.converse_judge", "judge_messages"),
+        "gemini": ("tests.transcript.gemini_judge", "judge_messages"),
         "openai-chat": ("tests.transcript.transcripts_openai_chat", "judge"),
         "openai-responses": ("tests.transcript.responses_judge", "judge_input"),
     }[provider]
@@ -339,7 +341,7 @@ def test_resumed_run_is_valid_for_every_provider(recorded: Snapshot, provider: s
     assert not findings, findings
     judge(provider, built)
     arguments = request(recorded, provider)
-    sent = arguments.pop("input" if provider == "openai-responses" else "messages")
+    sent = arguments.pop(find_provider(provider).messages_key)
     assert not validate(sent, provider, request=arguments)
     judge(provider, sent)
 

@@ -37,7 +37,7 @@ from agent_memory_log.errors import DecodeError, InvalidArgument, ReplayDivergen
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from agent_memory_log.replay import Match, ModelTurn, Replayer, value_of
 from agent_memory_log.replay.prompts import PromptCheck
-from agent_memory_log.transcript import build, parse
+from agent_memory_log.transcript import build, parse, provider_names
 from tests.transcript.test_transcripts import ANY_PAYLOADS
 
 FROM_MODEL = {"role": "assistant"}
@@ -120,7 +120,7 @@ def test_replayer_returns_the_recorded_turns_and_results() -> None:
         assert replayed.model_turn().message["content"] == [{"type": "text", "text": "One is lost."}]
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "openai-chat", "openai-responses"])
+@pytest.mark.parametrize("provider", provider_names())
 def test_turns_have_the_form_of_every_provider(provider: str) -> None:
     replayed = replayer(TWO_TURNS, provider)
     transcript = build(TWO_TURNS, provider)
@@ -731,7 +731,7 @@ def test_turns_keep_their_order_in_every_match_mode() -> None:
 # The messages that an agent would send.
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "openai-chat", "openai-responses"])
+@pytest.mark.parametrize("provider", provider_names())
 def test_recorded_messages_are_accepted(provider: str) -> None:
     replayed = replayer(TWO_TURNS, provider)
     messages: list[dict[str, Any]] = list(build(run_of(TWO_TURNS.log[0]), provider))
@@ -803,7 +803,7 @@ def test_system_prompt_among_the_messages_is_compared() -> None:
     )
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "openai-chat", "openai-responses"])
+@pytest.mark.parametrize("provider", provider_names())
 def test_prompt_before_a_continued_answer_has_the_answer_so_far(provider: str) -> None:
     labels = [FROM_MODEL | {"response_id": name} for name in "ab"]
     log = [new_event(UserMessage("x"))]
@@ -1054,7 +1054,7 @@ def test_notes_are_not_steps() -> None:
 
 
 @settings(max_examples=150)
-@given(ANY_PAYLOADS, st.sampled_from(["anthropic", "bedrock", "openai-chat", "openai-responses"]))
+@given(ANY_PAYLOADS, st.sampled_from(provider_names()))
 def test_any_run_replays_in_the_order_of_its_log(payloads: list[EventData], provider: str) -> None:
     snapshot = run_of(PlannerNote("first"), *payloads)
     replayed = replayer(snapshot, provider)

@@ -191,7 +191,7 @@ def called_tools(exchange: Exchange) -> list[str]:
 
 def blocks_of(message: Message) -> list[Any]:
     """Return the parts of an answer that may be calls."""
-    return [*list_in(message.get("content")), *list_in(message.get("tool_calls")), message]
+    return [*(block for key in ("content", "parts", "tool_calls") for block in list_in(message.get(key))), message]
 
 
 def streamed_blocks(events: Sequence[Message]) -> Iterator[Message]:
@@ -201,6 +201,8 @@ def streamed_blocks(events: Sequence[Message]) -> Iterator[Message]:
         yield map_in(map_in(event.get("contentBlockStart")).get("start"))
         if event.get("type") == "response.output_item.done":
             yield map_in(event.get("item"))
+        for candidate in list_in(event.get("candidates")):
+            yield from list_in(map_in(map_in(candidate).get("content")).get("parts"))
         for choice in list_in(event.get("choices")):
             for call in list_in(map_in(map_in(choice).get("delta")).get("tool_calls")):
                 if map_in(map_in(call).get("function")).get("name"):
@@ -213,6 +215,8 @@ def called_tool(block: Message) -> str | None:
     use = map_in(block.get("toolUse"))
     if use and use.get("type", "tool_use") == "tool_use":
         return str(use["name"])
+    if map_in(block.get("functionCall")).get("name"):
+        return str(block["functionCall"]["name"])
     if "function" in block:
         return str(map_in(block["function"])["name"])
     if kind == "tool_use" and "input" in block:
@@ -228,6 +232,9 @@ def answered_messages(provider: str, answer: Message) -> list[Message]:
         return list_in(answer["output"])
     if provider == "openai-chat":
         return [choice["message"] for choice in answer["choices"]]
+    if provider == "gemini":
+        contents = [map_in(candidate.get("content")) for candidate in list_in(answer.get("candidates"))]
+        return [content for content in contents if content.get("parts")]
     if provider == "anthropic":
         answer = {"output": {"message": {"role": "assistant", "content": answer["content"]}}}
     message = map_in(answer["output"]["message"])

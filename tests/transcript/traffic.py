@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 _FILE = Path(__file__).parents[1] / "data" / "provider_traffic.jsonl.gz"
-_MESSAGES_KEYS = {"openai-responses": "input"}
-_OWN_HOSTS = ("api.anthropic.com", "api.openai.com", "bedrock-runtime.")
+_MESSAGES_KEYS = {"gemini": "contents", "openai-responses": "input"}
+_OWN_HOSTS = ("api.anthropic.com", "api.openai.com", "bedrock-runtime.", "generativelanguage.googleapis.com")
+_VERTEX = "aiplatform.googleapis.com"  # a region may precede it
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ class Exchange:
     @property
     def is_own_host(self) -> bool:
         """Return whether the provider itself answered, and not another vendor."""
-        return self.host.startswith(_OWN_HOSTS)
+        return self.host.startswith(_OWN_HOSTS) or self.host.endswith(_VERTEX)
 
 
 @cache
@@ -62,7 +63,7 @@ def _exchange(line: dict[str, Any]) -> Exchange | None:
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     answer = line.get("events") or line.get("response")
-    if line["status"] != 200 or not isinstance(answer, (dict, list)) or "token" in line["path"]:
+    if line["status"] != 200 or not isinstance(answer, (dict, list)) or "token" in line["path"].lower():
         answer = None
     return Exchange(
         f"{line['source'].removeprefix('models/').removeprefix('cassettes/')} {line['n']}",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.transcript.gemini.rendering import value_in
 
 ATIF = "atif"
 """The key in ``structured`` for the data of an imported trajectory. No images are read from it."""
@@ -59,6 +60,18 @@ def _image(block: Mapping[str, JsonValue]) -> tuple[str, str] | None:
     if isinstance(image, Mapping) and isinstance(image.get("source"), Mapping):
         source = cast("Mapping[str, JsonValue]", image["source"])
         return _from_data(f"image/{image.get('format')}", source.get("bytes"))
+    return _of_gemini(block)
+
+
+def _of_gemini(block: Mapping[str, JsonValue]) -> tuple[str, str] | None:
+    data, file = value_in(block, "inlineData"), value_in(block, "fileData")
+    if isinstance(data, Mapping):
+        fields = cast("Mapping[str, JsonValue]", data)
+        return _from_data(value_in(fields, "mimeType"), fields.get("data"))
+    if isinstance(file, Mapping):
+        fields = cast("Mapping[str, JsonValue]", file)
+        media_type, uri = value_in(fields, "mimeType"), value_in(fields, "fileUri")
+        return (media_type, uri) if isinstance(media_type, str) and isinstance(uri, str) else _from_url(uri)
     return None
 
 

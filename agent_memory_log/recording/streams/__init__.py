@@ -12,11 +12,13 @@ from agent_memory_log.recording.sdk_objects import Map
 from agent_memory_log.recording.streams.anthropic import join_anthropic
 from agent_memory_log.recording.streams.bedrock import join_bedrock
 from agent_memory_log.recording.streams.chat import join_chat
+from agent_memory_log.recording.streams.gemini import join_gemini
 from agent_memory_log.recording.streams.pieces import Joined
 from agent_memory_log.recording.streams.responses import join_responses
 
 _ANTHROPIC_TYPES = frozenset({"message_start", "ping"})
 _BEDROCK_KEYS = frozenset({"messageStart", "contentBlockStart", "contentBlockDelta", "messageStop"})
+_GEMINI_KEYS = frozenset({"candidates", "promptFeedback", "prompt_feedback"})
 
 
 def provider_of_stream(events: Sequence[Map]) -> str | None:
@@ -31,6 +33,8 @@ def provider_of_stream(events: Sequence[Map]) -> str | None:
             return "openai-chat"
         if not _BEDROCK_KEYS.isdisjoint(event):
             return "bedrock"
+        if not _GEMINI_KEYS.isdisjoint(event):
+            return "gemini"
     return None
 
 
@@ -42,6 +46,7 @@ def joined(events: Sequence[Map], provider: str) -> Joined:
 _JOINERS: dict[str, Callable[[Sequence[Map]], Joined]] = {
     "anthropic": join_anthropic,
     "bedrock": join_bedrock,
+    "gemini": join_gemini,
     "openai-chat": join_chat,
     "openai-responses": join_responses,
 }

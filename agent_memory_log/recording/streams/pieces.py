@@ -10,7 +10,7 @@ import msgspec
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import decode_json
-from agent_memory_log.recording.sdk_objects import Map, map_at, maps_in
+from agent_memory_log.recording.sdk_objects import Map, map_at
 
 LONGEST_ERROR = 1_000
 """The most characters of a provider's error that are kept."""
@@ -72,14 +72,19 @@ def items_at(grown: Map, key: str) -> Items:
 def put_together(grown: Map) -> None:
     """Join all text pieces in ``grown`` and in the maps inside it."""
     for key, value in grown.items():
-        if isinstance(value, Pieces):
-            grown[key] = "".join(value.texts)
-        elif isinstance(value, dict):
-            put_together(cast("Map", value))
-        elif isinstance(value, list):
-            grown[key] = [*cast("list[object]", value)]
-            for inner in maps_in(cast("object", value)):
-                put_together(inner)
+        grown[key] = _together(value)
+
+
+def _together(value: object) -> object:
+    if isinstance(value, Pieces):
+        return "".join(value.texts)
+    if isinstance(value, list):
+        return [_together(item) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        own = cast("Map", value)
+        put_together(own)
+        return own
+    return value
 
 
 class Blocks:

@@ -105,9 +105,9 @@ class _Repairer(BlockRepairer):
         """Return the result, which is its own body."""
         return block if block["type"] == "tool_result" else None
 
-    def interrupted(self, call_id: str) -> WireMessage:
+    def interrupted(self, call_body: WireMessage) -> WireMessage:
         """Return the result for a call that has no recorded result."""
-        return {"type": "tool_result", "tool_use_id": call_id, "content": INTERRUPTED, "is_error": True}
+        return {"type": "tool_result", "tool_use_id": call_body["id"], "content": INTERRUPTED, "is_error": True}
 
     def signed_in(self, block: WireMessage) -> tuple[str, str] | None:
         """Return the signature or the data of a thinking block, and its text."""

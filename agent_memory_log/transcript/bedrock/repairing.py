@@ -99,9 +99,11 @@ class _Repairer(BlockRepairer):
         """Return the body of a result."""
         return block.get("toolResult") if len(block) == 1 else None
 
-    def interrupted(self, call_id: str) -> WireMessage:
+    def interrupted(self, call_body: WireMessage) -> WireMessage:
         """Return the result for a call that has no recorded result."""
-        return {"toolResult": {"toolUseId": call_id, "content": [{"text": INTERRUPTED}], "status": "error"}}
+        return {
+            "toolResult": {"toolUseId": call_body["toolUseId"], "content": [{"text": INTERRUPTED}], "status": "error"}
+        }
 
     def signed_in(self, block: WireMessage) -> tuple[str, str] | None:
         """Return the signature and the text of a reasoning block."""

@@ -224,7 +224,8 @@ class BlockBuilder(Builder):
         if begins:
             self._content = []
             self._is_text = False
-            message: WireMessage = {"role": side, "content": self._content}
+            role = self.assistant_role if side == "assistant" else side
+            message: WireMessage = {"role": role, self.part_key: self._content}
             if has_head:
                 apply(message, cast("Residual", head))
             open_message.side = side

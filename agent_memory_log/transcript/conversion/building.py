@@ -73,6 +73,9 @@ class Builder(ABC):
     rules: ClassVar[WireRules]
     extra: ClassVar[frozenset[str]]
     part_key: ClassVar[str] = "content"
+    """The key in a message of the list of its parts."""
+    assistant_role: ClassVar[str] = "assistant"
+    """The provider's name for the role of the model."""
     keeps_partial: bool
     """Keep the text of partial answers, as ``build`` does with ``partial="keep"``."""
 
@@ -271,6 +274,8 @@ def _full_size(residual: object, size: int) -> int:
         for key in ("content", "output"):
             if key in fields:
                 return len(encode_json(cast("JsonValue", fields[key])))
+        if "parts" in fields:  # the media in a result of Gemini
+            size += len(encode_json(cast("JsonValue", fields["parts"])))
     return size + size_beside_text(parts.get("parts"))
 
 

@@ -36,7 +36,7 @@ class CallLedger:
         inner agent refers to the outer agent's call.
 
         ``sent_id`` is the id that the provider sent, for its parser. A stored call has it in ``structured`` if it
-        differs from the wire id. The result of the call gets this id.
+        differs from the wire id. The result of the call gets this id. ``""`` means that the call had no id.
         """
         is_nested = bool(data.parent_tool_call_id) and self._pairing.parent_of(data) is not None
         wire = None if is_nested else self._wire_id(data.tool_call_id)
@@ -63,18 +63,20 @@ class CallLedger:
         return None if call is None else call[1]
 
     def _sent_id(self, structured: object) -> str | None:
-        """Return the id that the stored residual of a call holds, or None."""
-        if not isinstance(structured, Mapping):
-            return None
-        residual = cast("Mapping[str, object]", structured).get(self._provider)
-        if not isinstance(residual, Mapping):
-            return None
-        fields = cast("Mapping[str, object]", residual).get("fields")
-        sent_id = cast("Mapping[str, object]", fields).get(self._rules.id_key) if isinstance(fields, Mapping) else None
-        return sent_id if isinstance(sent_id, str) else None
+        """Return the id that the stored residual of a call holds, or None. ``""`` means that the call had no id."""
+        residual = _map(_map(structured).get(self._provider))
+        fields, without, key = _map(residual.get("fields")), residual.get("without"), self._rules.id_key
+        sent_id = fields.get(key)
+        if isinstance(sent_id, str) or not self._rules.optional_ids:
+            return sent_id if isinstance(sent_id, str) else None
+        return "" if key in fields or (isinstance(without, (list, tuple)) and key in without) else None
 
     def _wire_id(self, call_id: str) -> str:
         wire = self._known.get(call_id)
         if wire is None:
             self._known[call_id] = wire = self._rules.wire_id(call_id)
         return self._ids.unused(wire) if self._rules.unique_ids else wire
+
+
+def _map(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}

@@ -45,6 +45,8 @@ class Parser(ABC):
     rules: ClassVar[WireRules]
     list_name: ClassVar[str] = "messages"
     """The provider's name for the list of messages, used in error messages."""
+    assistant_role: ClassVar[str] = "assistant"
+    """The provider's name for the role of the model. Labels have ``assistant`` in its place."""
 
     def __init__(self, source: str) -> None:
         self.calls = CallLedger(self.rules, self.provider)
@@ -66,7 +68,8 @@ class Parser(ABC):
         except NotJson as error:
             raise DecodeError(f"{path}{error.path} {error}") from error
         self._events = []
-        self._role = own.get("role")
+        role = own.get("role")
+        self._role = "assistant" if role == self.assistant_role else role
         self.read(own)
         return self._events
 

@@ -42,13 +42,13 @@ class Turn:
         self.parts = parts
         self.text = text
 
-    def write(self) -> Entry:
-        """Write the current blocks into the entry, and return the entry."""
+    def write(self, part_key: str) -> Entry:
+        """Write the current blocks into the entry, under ``part_key``, and return the entry."""
         entry = self.entry
         if len(self.parts) == 1 and self.parts[0] is self.text:
-            entry.message["content"] = self.parts[0].block["text"]
+            entry.message[part_key] = self.parts[0].block["text"]
         else:
-            entry.message["content"] = [part.block for part in self.parts]
+            entry.message[part_key] = [part.block for part in self.parts]
         entry.parts = [part.seq for part in self.parts]
         return entry
 
@@ -82,6 +82,7 @@ class BlockRepairer(ABC):
 
     Attributes:
         rules: The provider's limits for names and ids.
+        part_key: The key in a message of the list of its blocks.
         call_id_key: The key of the id in the body of a call.
         result_id_key: The key of the id in the body of a result.
         results_first: Whether results must be before all other blocks in their message.
@@ -89,6 +90,7 @@ class BlockRepairer(ABC):
     """
 
     rules: ClassVar[WireRules]
+    part_key: ClassVar[str] = "content"
     call_id_key: ClassVar[str]
     result_id_key: ClassVar[str]
     results_first: ClassVar[bool]
@@ -105,7 +107,7 @@ class BlockRepairer(ABC):
         self._drop_wrong_reasoning()
         while True:
             self.repair_turns()
-            self.draft.entries = [turn.write() for turn in self.turns]
+            self.draft.entries = [turn.write(self.part_key) for turn in self.turns]
             if not self._drop_stale_reasoning():
                 return
 
@@ -135,7 +137,7 @@ class BlockRepairer(ABC):
         """Return the body of a result; None for any other block."""
 
     @abstractmethod
-    def interrupted(self, call_id: str) -> WireMessage:
+    def interrupted(self, call_body: WireMessage) -> WireMessage:
         """Return the result for a call that has no recorded result."""
 
     @abstractmethod
@@ -150,7 +152,7 @@ class BlockRepairer(ABC):
         """Return the blocks of a message's content."""
         seqs = chain(entry.parts, repeat(entry.own))
         return [
-            Part(block, seq, (entry.index, "content", position))
+            Part(block, seq, (entry.index, self.part_key, position))
             for position, (block, seq) in enumerate(zip(content, seqs, strict=False))
         ]
 
@@ -227,7 +229,7 @@ class BlockRepairer(ABC):
         for part in self.turns[position].parts:
             if before <= number:
                 unchanged.add(id(part))
-            before += len(self.as_seen({"content": [part.block]})[1])
+            before += len(self.as_seen({self.part_key: [part.block]})[1])
 
         def wrong(part: Part) -> str | None:
             is_stale = self.signed_in(part.block) is not None and id(part) not in unchanged
@@ -342,7 +344,7 @@ class BlockRepairer(ABC):
             call_id = call.body[self.call_id_key]
             if call.result is None:
                 self.note("answered_call", f"no result of the call {call_id!r} was recorded", call.part)
-                call.result = Part(self.interrupted(call_id), 0, ())
+                call.result = Part(self.interrupted(call.body), 0, ())
             else:
                 self.note("moved_result", f"it must be in the message after the call {call_id!r}", call.result)
             moved.setdefault(end, []).append(call.result)

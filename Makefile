@@ -47,7 +47,7 @@ types: .venv/.site ## Check types, with two checkers
 	@$(BIN)/basedpyright
 
 # Each writes its files, or compares them with --check.
-GENERATORS := tools.memory_calls tools.sync_twin tools.error_table tools.overview tools.cli_page
+GENERATORS := tools.memory_calls tools.sync_twin tools.error_table tools.overview tools.cli_page tools.vendor_table
 
 generate: .venv/.installed ## Write the generated code and documents again
 	@for generator in $(GENERATORS); do $(BIN)/python -m $$generator || exit 1; done

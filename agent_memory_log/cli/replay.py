@@ -12,6 +12,7 @@ from agent_memory_log.cli.options import RunName, StoreUrl, with_store
 from agent_memory_log.cli.output import Output, note
 from agent_memory_log.cli.run_names import load_existing
 from agent_memory_log.cli.terminal_text import one_line
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.transcript import Transcript, build, provider_names, repair, request, validate
 from agent_memory_log.transcript.providers import find_provider
 
@@ -21,7 +22,11 @@ def replay(
     *,
     provider: Annotated[
         str,
-        typer.Option("--to", metavar="PROVIDER", help=f"The provider: {', '.join(provider_names())}."),
+        typer.Option(
+            "--to",
+            metavar="PROVIDER",
+            help=f"The provider: {', '.join(provider_names())}, or a vendor's name or base URL.",
+        ),
     ],
     store: StoreUrl = None,
     repaired: Annotated[
@@ -50,11 +55,12 @@ def replay(
     If standard error is a terminal, remarks are written to it. They list the parts of the run that the transcript
     lacks, and the parts that the provider would refuse. With --repair they list the changes instead of refused parts.
     """
-    if provider not in provider_names():
-        raise UsageProblem(f"unknown provider {one_line(provider)!r}: give one of {', '.join(provider_names())}")
+    try:
+        key = find_provider(provider).messages_key
+    except InvalidArgument as error:
+        raise UsageProblem(one_line(str(error))) from error
     snapshot = with_store(store, lambda opened: load_existing(opened, run))
     arguments: dict[str, Any] | None = None
-    key = find_provider(provider).messages_key
     if whole_request:
         arguments = request(snapshot, provider, max_result_bytes=max_result_bytes)
         transcript: Transcript = arguments.pop(key)

@@ -27,6 +27,7 @@ from agent_memory_log.events.payloads import AssistantMessage, ModelRequest, Thi
 from agent_memory_log.interchange.steps import Answer, Step, Steps
 from agent_memory_log.interchange.usage import MODEL_LABEL, Usage, usage_in
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.transcript.vendors.profiles import VENDORS
 
 _Value = str | bool | int | float | tuple[str, ...]
 _Attributes = dict[str, _Value]
@@ -41,6 +42,7 @@ _PROVIDERS = {
     "gemini": "gcp.gemini",
     "openai-chat": "openai",
     "openai-responses": "openai",
+    **{vendor.name: vendor.telemetry for vendor in VENDORS.values() if vendor.telemetry},
 }
 _OTHER_ERROR = "_OTHER"
 _PARAMETERS: Mapping[str, tuple[str, type[int | float]]] = {

@@ -139,7 +139,8 @@ class Operations:
             if recorded is not None:
                 return recorded
             if answer is None:
-                answer = answer_of(received, provider)
+                latest = self._context.latest_request()
+                answer = answer_of(received, provider, None if latest is None else latest.provider)
             if answer.is_partial:
                 return (yield from self._partial(answer, labels))
             events = self._answer_events(answer, key, labels)

@@ -153,7 +153,7 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
         A system prompt or tool list that an earlier request of the run has is not stored twice.
 
         Args:
-            provider: The name of the provider.
+            provider: The name of the provider or vendor, or the vendor's base URL.
             model: The name of the model.
             system: The system prompt, as it is sent to the provider.
             tools: The tool definitions, as they are sent to the provider.
@@ -180,8 +180,9 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
 
         The events of the answer are appended together or not at all. They have the labels ``provider``, ``model``,
         ``response_id`` and ``stop_reason``, with the provider's values. The first event also has the label ``usage``,
-        the provider's JSON. Audio data is not stored; the audio's id is, because only the id may be sent back, and so
-        is its transcript. An empty answer is stored as an ``Annotation``.
+        the provider's JSON. The label ``vendor`` is ``unknown`` if OpenAI has no such model and no vendor was named.
+        Audio data is not stored; the audio's id is, because only the id may be sent back, and so is its transcript. An
+        empty answer is stored as an ``Annotation``.
 
         If a stream ends too early or with an error, the answer is *partial*: ``RecordedResponse.partial`` says why. It
         is stored as one ``AssistantMessage`` with the text that came, and has the labels ``partial`` and ``error``. Its
@@ -197,7 +198,8 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
                 OpenAI Chat Completion with one choice, an OpenAI ``Response``, a Converse output of Bedrock, or a
                 ``GenerateContentResponse`` of Gemini with one candidate. It can also be an iterable of stream events,
                 which is read to its end. A ``RunRecorder`` accepts an asynchronous iterable too.
-            provider: The name of the provider. By default, it is detected from the shape of the answer.
+            provider: The name of the provider or vendor, or the vendor's base URL. By default, it is detected from the
+                shape of the answer. A vendor is the vendor of the latest recorded request.
             key: The name of the step.
             labels: More labels for each event of the answer.
 

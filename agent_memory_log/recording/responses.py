@@ -17,9 +17,11 @@ from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, o
 from agent_memory_log.recording.sdk_objects import Map, Received, map_at, maps_in, without_bytes, without_sdk_objects
 from agent_memory_log.recording.streams import joined, provider_of_stream
 from agent_memory_log.recording.streams.pieces import LONGEST_ERROR
+from agent_memory_log.transcript.conversion.rendering import text_or_empty
 from agent_memory_log.transcript.gemini.rendering import key_in, value_in
 from agent_memory_log.transcript.openai_chat.rendering import is_no_call
 from agent_memory_log.transcript.providers import find_provider
+from agent_memory_log.transcript.vendors.profiles import VENDORS, is_openai_model
 
 ANTHROPIC = "anthropic"
 BEDROCK = "bedrock"
@@ -35,6 +37,7 @@ class Answer(msgspec.Struct, frozen=True):
         provider: The name of the provider.
         messages: The messages to send back; empty if the answer is empty.
         labels: The labels ``provider``, ``model``, ``response_id`` and ``stop_reason``; unknown ones are absent.
+            ``vendor`` is ``unknown`` if the answer is of another vendor whose name was not passed.
         usage: The provider's usage data as compact JSON, or ``""`` if the answer has none.
         transcript: The words of spoken audio, for providers that do not have the audio.
         is_partial: Whether the answer is partial. Its labels ``partial`` and ``error`` say why.
@@ -55,16 +58,20 @@ _AnswerParts = tuple[list[Map], object, object]
 """The messages to send back, the answer's id, and the stop reason."""
 
 
-def answer_of(received: Received, provider: str | None) -> Answer:
+def answer_of(received: Received, provider: str | None, requested: str | None = None) -> Answer:
     """Read an answer: an SDK's object, a map, or a list of stream events.
 
     If an exception ended the stream, its text is the label ``error``, unless the provider sent an error.
 
+    ``requested`` is the provider of the run's latest request. If it is a vendor, an answer in the shape of
+    ``openai-chat`` is that vendor's.
+
     Raises ``InvalidArgument`` if the provider is unknown. Raises ``DecodeError`` if the response is not an answer of
     ``provider``, if its provider cannot be detected, or if its stream ended before it had content.
     """
+    is_named = provider is not None
     if provider is not None:
-        find_provider(provider)
+        provider = find_provider(provider).name
     answer = without_sdk_objects(received.response)
     partial = error = ""
     if isinstance(answer, list):
@@ -78,16 +85,19 @@ def answer_of(received: Received, provider: str | None) -> Answer:
         raise DecodeError(
             f"cannot detect the provider of an answer: {describe(answer)}; pass the SDK's response, or provider=..."
         )
+    if not is_named and provider == CHAT and requested in VENDORS:
+        provider = requested
     if not isinstance(answer, dict):
         raise DecodeError(f"an answer of {provider} must be a map, got {describe(answer)}")
     fields = cast("Map", without_bytes(cast("object", answer)))
     transcript = _transcript(fields)
-    messages, response_id, stop_reason = _READERS[provider](fields)
+    messages, response_id, stop_reason = _READERS[CHAT if provider in VENDORS else provider](fields)
     if received.failure is not None and not error:
         error = f"{type(received.failure).__name__}: {received.failure}"[:LONGEST_ERROR]
     labels = {
         "provider": provider,
         "model": fields.get("model") or value_in(fields, "modelVersion"),
+        "vendor": "unknown" if _is_of_unknown_vendor(provider, fields.get("model")) else "",
         "response_id": response_id,
         "stop_reason": stop_reason,
         "partial": partial,
@@ -99,6 +109,11 @@ def answer_of(received: Received, provider: str | None) -> Answer:
     present = {key: value for key, value in labels.items() if isinstance(value, str) and value}
     usage: Any = fields.get("usage") or value_in(fields, "usageMetadata")
     return Answer(provider, messages, present, _json(usage) if usage else "", transcript, bool(partial))
+
+
+def _is_of_unknown_vendor(provider: str, model: object) -> bool:
+    """Return whether an unnamed vendor made the answer: OpenAI has no such model."""
+    return provider in (CHAT, RESPONSES) and isinstance(model, str) and bool(model) and not is_openai_model(model)
 
 
 def _transcript(answer: Map) -> str:
@@ -140,6 +155,11 @@ def _anthropic(answer: Map) -> _AnswerParts:
 
 
 def _chat(answer: Map) -> _AnswerParts:
+    """Read a Chat Completion.
+
+    The message of a vendor stays as it came, because vendors accept their own messages. For a model of OpenAI, what
+    OpenAI's SDK and gateways add is removed, because OpenAI refuses it in requests.
+    """
     choices = maps_in(answer.get("choices"))
     if not choices and answer.get("role") == "assistant" and "type" not in answer:
         choices = [{"message": answer}]
@@ -148,21 +168,22 @@ def _chat(answer: Map) -> _AnswerParts:
     choice = choices[0]
     message: Map = choice["message"]
     message.pop("parsed", None)
+    is_own_model = is_openai_model(text_or_empty(answer.get("model")))
+    audio = map_at(message, "audio")
+    if audio.get("id"):
+        message["audio"] = {"id": audio["id"]}  # the API accepts only the id
     for call in maps_in(message.get("tool_calls")):
         map_at(call, "function").pop("parsed_arguments", None)
-        call.pop("index", None)  # only stream chunks need it
-        if "function" in call:
-            call.setdefault("type", "function")  # Mistral leaves it out
-    # Some vendors and OpenAI's own SDK fill in fields that the API does not accept back.
-    if not message.get("tool_calls"):
-        message.pop("tool_calls", None)
-    if is_no_call(message.get("function_call")):
-        del message["function_call"]
-    audio = map_at(message, "audio")
-    if audio.get("id") == "":
-        del message["audio"]
-    elif "id" in audio:
-        message["audio"] = {"id": audio["id"]}  # the API accepts only the id
+        if is_own_model:
+            call.pop("index", None)
+    if is_own_model:
+        placeholders = {
+            "tool_calls": not message.get("tool_calls"),
+            "function_call": is_no_call(message.get("function_call")),
+            "audio": audio.get("id") == "",
+        }
+        for key in [key for key, is_placeholder in placeholders.items() if is_placeholder]:
+            message.pop(key, None)
     return [message], answer.get("id"), choice.get("finish_reason")
 
 

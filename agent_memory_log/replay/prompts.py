@@ -17,12 +17,15 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json
 from agent_memory_log.replay.differences import Difference, differences, own_value
 from agent_memory_log.transcript.gemini.rendering import result_in
+from agent_memory_log.transcript.vendors.profiles import VENDORS
 
 JsonMap = Mapping[str, JsonValue]
 
 _Item = TypeVar("_Item")
 
-_TEXT_BLOCKS = {"anthropic": "text", "openai-chat": "text", "openai-responses": "input_text"}
+_TEXT_BLOCKS = {"anthropic": "text", "openai-chat": "text", "openai-responses": "input_text"} | dict.fromkeys(
+    VENDORS, "text"
+)
 
 
 class PromptCheck:

@@ -146,7 +146,7 @@ class Replayer(_Block["Replayer"]):
         if provider_name is None:
             raise InvalidArgument(f"{name} does not name its provider; pass provider=...")
         self.snapshot = snapshot
-        self.provider = provider_name
+        self.provider = provider_name = find_provider(provider_name).name
         self._expected = read_expectations(snapshot, provider_name)
         self._checker = StepChecker(snapshot, self._expected, match)
         self._strict = match == "strict"

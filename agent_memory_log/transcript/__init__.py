@@ -9,7 +9,16 @@
 from agent_memory_log.transcript.files import ChatLine, import_transcript, import_transcript_sync, read_chat_lines
 from agent_memory_log.transcript.findings import Change, Finding, Loss, Path, WireMessage
 from agent_memory_log.transcript.names import decode_name, encode_name
-from agent_memory_log.transcript.providers import build, parse, provider_names, repair, request, validate, window
+from agent_memory_log.transcript.providers import (
+    build,
+    parse,
+    provider_names,
+    repair,
+    request,
+    validate,
+    vendor_names,
+    window,
+)
 from agent_memory_log.transcript.requests import model_request
 from agent_memory_log.transcript.transcripts import Repair, Transcript, Window
 
@@ -35,5 +44,6 @@ __all__ = [
     "repair",
     "request",
     "validate",
+    "vendor_names",
     "window",
 ]

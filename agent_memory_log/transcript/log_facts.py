@@ -13,6 +13,7 @@ import msgspec
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import SystemMessage
 from agent_memory_log.transcript.findings import Path
+from agent_memory_log.transcript.names import WireRules
 
 
 class Origins:
@@ -91,6 +92,8 @@ class Facts(msgspec.Struct, frozen=True):
         edited_from: The first position, as in ``Recorded``, at which the content differs from the content that the
             model received; None if no difference is known.
         sent: Fingerprints of the system prompt and tools that the transcript will be sent with; None if unknown.
+        rules: The limits of the vendor that gets the transcript; None means the provider's own limits.
+        is_own_model: Whether the request names a model that only the provider itself has.
         leading: The fingerprint of the system prompt made from the leading instructions. It applies to requests that
             were recorded without a system prompt.
     """
@@ -100,6 +103,8 @@ class Facts(msgspec.Struct, frozen=True):
     edited_from: tuple[int, int] | None = None
     sent: tuple[str, str] | None = None
     leading: str = ""
+    rules: WireRules | None = None
+    is_own_model: bool = False
 
     def stale_positions(self, length: int) -> Callable[[int], bool] | None:
         """Return a function that takes a message's index and returns whether the message is stale.

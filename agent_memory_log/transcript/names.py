@@ -16,7 +16,9 @@ from functools import lru_cache
 
 import msgspec
 
-PROVIDERS = frozenset({"anthropic", "bedrock", "gemini", "openai-chat", "openai-responses"})
+from agent_memory_log.transcript.vendors.profiles import VENDORS
+
+PROVIDERS = frozenset({"anthropic", "bedrock", "gemini", "openai-chat", "openai-responses"}) | VENDORS.keys()
 """The provider names under which payloads store their residuals in ``structured``."""
 
 _PLAIN = re.compile(r"[a-zA-Z0-9_]*(?:-[a-zA-Z0-9][a-zA-Z0-9_]*)*-?", re.ASCII)
@@ -66,9 +68,10 @@ class WireRules(msgspec.Struct, frozen=True):
         if self.allows_id(call_id) or not call_id:
             return call_id
         written = call_id if self.id_pattern is None else encode_name(call_id)
-        if not self.longest_id or len(written) <= self.longest_id:
+        if self.allows_id(written):
             return written
-        return _with_digest(written, call_id, self.longest_id)
+        digested = _with_digest(written, call_id, self.longest_id)
+        return digested if self.allows_id(digested) else _digest(call_id)[: self.longest_id]
 
     def short_name(self, name: str) -> str:
         """Return a name that the provider accepts in place of the wire name ``name``. Only repair uses it.
@@ -150,5 +153,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _with_digest(written: str, name: str, longest: int) -> str:
-    digest = hashlib.blake2b(name.encode(), digest_size=_DIGEST_SIZE).hexdigest()
-    return f"{written[: longest - len(digest) - 1]}-{digest}"
+    digest = _digest(name)
+    return f"{written[: max(longest - len(digest) - 1, 0)]}-{digest}"
+
+
+def _digest(name: str) -> str:
+    return hashlib.blake2b(name.encode(), digest_size=_DIGEST_SIZE).hexdigest()

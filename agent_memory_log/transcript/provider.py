@@ -12,6 +12,7 @@ from agent_memory_log.transcript.conversion.parsing import Parser
 from agent_memory_log.transcript.conversion.rendering import text_message
 from agent_memory_log.transcript.findings import Finding, WireMessage
 from agent_memory_log.transcript.log_facts import Facts
+from agent_memory_log.transcript.names import WireRules
 from agent_memory_log.transcript.requests import RecordedRequest, ToolDefinition
 from agent_memory_log.transcript.transcripts import Transcript
 from agent_memory_log.transcript.validity.repairing import Draft
@@ -43,6 +44,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         sendable: Returns the other arguments of the call, without those that conflict with the transcript.
         side_of: Returns the side of a message, which decides where a transcript may be cut; see ``find_seams``.
         joins_model: Whether consecutive messages of the model belong to one round; see ``find_seams``.
+        vendor_rules: The limits for ids at vendors. For a vendor's own package, they are its limits. OpenAI's packages
+            use them if the request names a model that OpenAI does not have. None if the provider has no vendors.
         without_reasoning: Returns a message without the reasoning that is bound to earlier messages; None if nothing is
             left.
     """
@@ -61,6 +64,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     sendable: Callable[[Sequence[object], Mapping[str, JsonValue]], dict[str, JsonValue]] = same_arguments
     side_of: Callable[[WireMessage], Side]
     joins_model: bool = False
+    vendor_rules: WireRules | None = None
     without_reasoning: Callable[[WireMessage], WireMessage | None]
 
     def arguments(self, recorded: RecordedRequest, transcript: Transcript) -> dict[str, JsonValue]:

@@ -23,7 +23,7 @@ from agent_memory_log.transcript.findings import Finding, WireMessage, path_orde
 from agent_memory_log.transcript.gemini import GEMINI
 from agent_memory_log.transcript.json_types import is_list
 from agent_memory_log.transcript.log_facts import Facts, Recorded
-from agent_memory_log.transcript.openai_chat import CHAT
+from agent_memory_log.transcript.openai_chat import CHAT, VENDOR_CHATS
 from agent_memory_log.transcript.openai_responses import RESPONSES
 from agent_memory_log.transcript.provider import Provider
 from agent_memory_log.transcript.requests import (
@@ -31,14 +31,17 @@ from agent_memory_log.transcript.requests import (
     fingerprint,
     latest_request,
     own_request,
+    recorded_model,
     recorded_request,
     text_of_leading,
 )
 from agent_memory_log.transcript.transcripts import Repair, Sending, Transcript, Window
 from agent_memory_log.transcript.validity.repairing import Draft
+from agent_memory_log.transcript.vendors.profiles import VENDORS, is_openai_model, provider_name
 from agent_memory_log.transcript.windows import cut_transcript, find_seams
 
-_PROVIDERS: dict[str, Provider] = {package.name: package for package in (ANTHROPIC, BEDROCK, GEMINI, CHAT, RESPONSES)}
+_OWN = {package.name: package for package in (ANTHROPIC, BEDROCK, GEMINI, CHAT, RESPONSES)}
+_PROVIDERS: dict[str, Provider] = _OWN | {package.name: package for package in VENDOR_CHATS}
 
 
 Partial = Literal["leave_out", "keep"]
@@ -46,8 +49,13 @@ Partial = Literal["leave_out", "keep"]
 
 
 def provider_names() -> tuple[str, ...]:
-    """Return the provider names that ``parse`` and ``build`` take."""
-    return tuple(_PROVIDERS)
+    """Return the names of the APIs that ``parse`` and ``build`` take. They take the names of vendors too."""
+    return tuple(_OWN)
+
+
+def vendor_names() -> tuple[str, ...]:
+    """Return the names of the vendors that speak the shape of ``openai-chat``."""
+    return tuple(VENDORS)
 
 
 def parse(messages: Iterable[Mapping[str, JsonValue]], provider: str, *, source: str = "") -> list[Event]:
@@ -108,6 +116,7 @@ def build(
         InvalidArgument: The provider is unknown, the limit is below 1, or ``partial`` has another value.
     """
     package = find_provider(provider)
+    provider = package.name
     if partial not in ("leave_out", "keep"):
         raise InvalidArgument(f"partial must be leave_out or keep, got {describe(partial)}")
     if max_result_bytes is not None and (not isinstance(max_result_bytes, int) or max_result_bytes < 1):
@@ -134,7 +143,7 @@ def validate(
         InvalidArgument: The provider is unknown, or the ``Transcript`` is for another provider.
     """
     package = find_provider(provider)
-    messages = _checked(transcript, provider)
+    messages = _checked(transcript, package.name)
     facts = _facts(package, messages, request)
     findings = package.validate(messages, facts)
     for path in facts.recorded.conflicts if facts.recorded is not None else ():
@@ -167,6 +176,7 @@ def repair(
         DecodeError: A message is not JSON.
     """
     package = find_provider(provider)
+    provider = package.name
     messages = _checked(transcript, provider)
     origin = messages if isinstance(messages, Transcript) else Transcript(provider=provider)
     facts = _facts(package, messages, request)
@@ -220,6 +230,7 @@ def request(
         InvalidArgument: The provider is unknown, the limit is below 1, or ``partial`` has another value.
     """
     package = find_provider(provider)
+    provider = package.name
     transcript = build(snapshot, provider, max_result_bytes=max_result_bytes, partial=partial)
     recorded = recorded_request(snapshot, provider, transcript.leading)
     return {package.messages_key: transcript, **package.arguments(recorded, transcript)}
@@ -255,6 +266,7 @@ def window(
         InvalidArgument: The provider is unknown, or a limit is out of range.
     """
     package = find_provider(provider)
+    provider = package.name
     for name, value in (("max_events", max_events), ("max_tokens", max_tokens)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise InvalidArgument(f"{name} must be an integer from 1, got {describe(value)}")
@@ -278,8 +290,8 @@ def window(
 
 
 def find_provider(provider: str) -> Provider:
-    """Return the provider with this name. Raises ``InvalidArgument``, with the known names, if it is unknown."""
-    package = _PROVIDERS.get(provider) if isinstance(provider, str) else None
+    """Return the provider of a name or base URL. Raises ``InvalidArgument``, with the known names, if it is unknown."""
+    package = _PROVIDERS.get(provider_name(provider)) if isinstance(provider, str) else None
     if package is None:
         raise InvalidArgument(f"unknown provider {describe(provider)}; choose one of {', '.join(_PROVIDERS)}")
     return package
@@ -295,6 +307,22 @@ def _checked(transcript: object, provider: str) -> Sequence[object]:
 
 
 def _facts(package: Provider, messages: Sequence[object], request: Mapping[str, JsonValue] | None) -> Facts:
+    """Return the facts from the log, with the limits of the vendor that gets the transcript."""
+    facts = _log_facts(package, messages, request)
+    if package.vendor_rules is None:
+        return facts
+    if package.name in VENDORS:
+        return replace(facts, rules=package.vendor_rules)
+    model = facts.request.get("model")
+    if model is None and isinstance(messages, Transcript) and messages.snapshot is not None:
+        model = recorded_model(messages.snapshot, package.name)
+    if not isinstance(model, str) or not model:
+        return facts
+    is_own = is_openai_model(model)
+    return replace(facts, rules=None if is_own else package.vendor_rules, is_own_model=is_own)
+
+
+def _log_facts(package: Provider, messages: Sequence[object], request: Mapping[str, JsonValue] | None) -> Facts:
     if request is not None:  # request() returns the transcript among the arguments
         request = {key: value for key, value in request.items() if key != package.messages_key}
     if not isinstance(messages, Transcript) or messages.recorded is None:

@@ -15,9 +15,17 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_canonical, own_json
-from agent_memory_log.events.payloads import ModelRequest, SystemMessage
+from agent_memory_log.events.payloads import (
+    AssistantMessage,
+    EventData,
+    ModelRequest,
+    SystemMessage,
+    Thinking,
+    ToolCall,
+)
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.names import PROVIDERS
+from agent_memory_log.transcript.vendors.profiles import provider_name
 
 _DIGEST_SIZE = 16
 _SCHEMA_KEYS = ("input_schema", "parameters", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
@@ -77,7 +85,7 @@ def model_request(
 
     Args:
         snapshot: The run.
-        provider: The provider's name.
+        provider: The provider's name, or a vendor's name or base URL.
         model: The model's name.
         system: The system prompt as the provider's call takes it (``instructions`` for ``openai-responses``,
             ``systemInstruction`` for ``gemini``).
@@ -87,6 +95,7 @@ def model_request(
     Raises:
         InvalidArgument: The provider is unknown, or a value is not JSON.
     """
+    provider = provider_name(provider)
     if provider not in PROVIDERS:
         raise InvalidArgument(f"unknown provider {describe(provider)}; choose one of {', '.join(sorted(PROVIDERS))}")
     own_system = _owned("system", system)
@@ -143,6 +152,21 @@ def text_of_leading(leading: Sequence[SystemMessage]) -> str:
 def latest_request(snapshot: Snapshot, provider: str) -> ModelRequest | None:
     """Return the latest request to ``provider``, as it is stored; None without one."""
     return snapshot.derive(_Requests, lambda requests: requests.latest_of.get(provider))
+
+
+def recorded_model(snapshot: Snapshot, provider: str) -> str | None:
+    """Return the model that the last answer names, or else the latest request to ``provider``; None if unknown."""
+    answer = next((event for event in reversed(snapshot.log) if _is_from_model(event.data)), None)
+    if answer is not None and answer.labels.get("model"):
+        return answer.labels["model"]
+    latest = snapshot.derive(_Requests, lambda requests: requests.latest_of.get(provider))
+    return None if latest is None else latest.model
+
+
+def _is_from_model(data: EventData) -> bool:
+    if isinstance(data, ToolCall):
+        return not data.parent_tool_call_id
+    return isinstance(data, (AssistantMessage, Thinking))
 
 
 class _Requests:

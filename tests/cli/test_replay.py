@@ -56,7 +56,7 @@ class TestReplay:
         assert not validate(both[key], provider)
 
     def test_replay_refuses_an_unknown_provider_or_run(self, orders: Amlog) -> None:
-        assert "give one of anthropic" in orders.error("replay", "r", "--to", "other", status=2)
+        assert "choose one of anthropic" in orders.error("replay", "r", "--to", "other", status=2)
         assert "no run a/none" in orders.error("replay", "a/none", "--to", "bedrock")
         assert "'--to'" in orders.error("replay", "r", status=2)
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from agent_memory_log import open_sync_store
 from agent_memory_log.recording import SyncRunRecorder
-from agent_memory_log.transcript import build, validate
+from agent_memory_log.transcript import build, repair, validate
 from tests.recording.test_record_response import (
     AGENT,
     RESPONSE,
@@ -183,17 +183,42 @@ def test_the_stream_helper_of_responses_gives_the_same_answer() -> None:
     assert sent == [item for item in STREAMED["openai-responses"] if item["type"] != "an_item_of_tomorrow"]
 
 
-def test_placeholders_of_vendors_are_not_sent_back() -> None:
-    message: dict[str, Any] = {
-        "role": "assistant",
-        "content": "4",
-        "tool_calls": None,
-        "refusal": "",
-        "annotations": None,
-        "audio": {"data": "", "expires_at": 0, "id": "", "transcript": ""},
-        "function_call": {"arguments": "", "name": ""},
-    }
-    (sent,) = recorded({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+PLACEHOLDERS: dict[str, Any] = {
+    "role": "assistant",
+    "content": "4",
+    "tool_calls": [],
+    "refusal": "",
+    "annotations": None,
+    "audio": {"data": "", "expires_at": 0, "id": "", "transcript": ""},
+    "function_call": {"arguments": "", "name": ""},
+}
+
+
+def test_the_placeholders_of_a_vendor_stay_as_they_came() -> None:
+    message = PLACEHOLDERS
+    answer = {"model": "claude-sonnet-4-6", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    assert recorded(answer) == [message]
+    assert not validate([{"role": "user", "content": "2+2"}, message], "openai-chat", request={"model": "claude"})
+
+
+def test_placeholders_are_not_sent_to_openai() -> None:
+    answer = {"model": "gpt-4o", "choices": [{"index": 0, "message": PLACEHOLDERS, "finish_reason": "stop"}]}
+    (sent,) = recorded(answer)
     assert sent == {"role": "assistant", "content": "4", "refusal": "", "annotations": None}
     TypeAdapter(ChatCompletionAssistantMessageParam).validate_python(sent)
-    assert not validate([{"role": "user", "content": "2+2"}, message], "openai-chat")
+
+
+def test_the_empty_list_of_calls_that_an_sdk_adds_is_not_sent_to_openai() -> None:
+    message: dict[str, Any] = {"role": "assistant", "content": "4", "tool_calls": []}
+    answer: dict[str, Any] = {
+        "model": "gpt-4o",
+        "choices": [{"index": 0, "message": {**message}, "finish_reason": "stop"}],
+    }
+    (sent,) = recorded(answer)
+    assert sent == {"role": "assistant", "content": "4"}
+    TypeAdapter(ChatCompletionAssistantMessageParam).validate_python(sent)
+    (finding,) = validate([{"role": "user", "content": "2+2"}, message], "openai-chat", request={"model": "gpt-4o"})
+    assert (finding.rule, finding.path) == ("empty_calls", (1, "tool_calls"))
+    repaired = repair([{"role": "user", "content": "2+2"}, message], "openai-chat", request={"model": "gpt-4o"})
+    assert [change.change for change in repaired.changes] == ["dropped_calls"]
+    assert repaired.transcript[1] == sent

@@ -151,6 +151,36 @@ ODD: dict[str, list[Message]] = {
         {**USER, "content": [{"type": "text"}, {"type": "text", "text": "x", "type ": 1}, 3, None]},
         tool([{"type": "text", "text": "a"}, {"type": "text", "text": "b", "x": 1.0}]),
     ],
+    "reasoning": [
+        {**ASSISTANT, "reasoning_content": "Hm."},
+        {**ASSISTANT, "reasoning": "Hm. Ah.", "reasoning_details": [
+            {"type": "reasoning.text", "text": "Hm. ", "index": 0},
+            {"type": "reasoning.text", "text": "Ah.", "signature": "s", "format": None, "index": 1},
+        ]},
+        {**ASSISTANT, "reasoning": None, "reasoning_details": [{"type": "reasoning.encrypted", "data": "d"}]},
+        {**ASSISTANT, "reasoning": "Hm.", "reasoning_content": "Ah.", "reasoning_details": []},
+        calls(call("a"), reasoning_content="Hm."), tool(call_id="a"),
+        calls(call("b"), reasoning="Hm."), calls(call("c"), reasoning="Hm."),
+        {"role": "assistant", "reasoning": "Hm."},
+    ],
+    "thinking parts": [
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}], "closed": True},
+            {"type": "text", "text": "Hello"},
+            {"type": "thinking", "thinking": "Ah."},
+        ]},
+        calls(call("a"), content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]),
+        {"role": "assistant", "content": [{"type": "thinking"}, {"type": "thinking", "thinking": ODD_VALUES}]},
+    ],
+    "reasoning that is no text": [
+        {**ASSISTANT, key: value}
+        for key in ("reasoning", "reasoning_content", "reasoning_details")
+        for value in ODD_VALUES
+    ],
+    "empty ids": [
+        calls(call("", "f"), call("", "g")), tool("1", ""), tool("2", ""), tool("3", ""),
+        calls(call("", "h")), USER, tool("4", ""), tool("5", "", name="h"),
+    ],
 }  # fmt: skip
 
 VALID: dict[str, list[Message]] = {
@@ -192,15 +222,26 @@ _odd_calls = maps(
         "index": st.integers(),
     }
 )
+_thoughts = st.sampled_from(["", "a", "ab", "aab"])
+_odd_details = st.lists(
+    maps({"type": st.just("reasoning.text"), "text": _thoughts, "summary": _thoughts, "data": texts}) | json_values,
+    max_size=3,
+)
+_odd_parts = maps(
+    {"type": st.sampled_from(["text", "thinking"]), "text": texts, "thinking": _thoughts | _odd_details | json_values}
+)
 odd_messages = maps(
     {
         "role": st.sampled_from(["system", "developer", "user", "assistant", "tool", "function", "critic"]),
-        "content": texts | st.none() | st.lists(maps({"type": st.just("text"), "text": texts}), max_size=2),
+        "content": texts | st.none() | st.lists(_odd_parts, max_size=3),
         "tool_calls": st.lists(_odd_calls, max_size=3) | st.none(),
         "tool_call_id": ids,
         "function_call": _functions | st.none(),
         "name": texts,
         "refusal": texts | st.none(),
+        "reasoning": texts | _odd_details,
+        "reasoning_content": texts | st.none(),
+        "reasoning_details": _odd_details,
         CHAT: json_values,
     }
 )

@@ -40,7 +40,7 @@ def provider_of_stream(events: Sequence[Map]) -> str | None:
 
 def joined(events: Sequence[Map], provider: str) -> Joined:
     """Return the answer that the stream ``events`` contains, as far as it came."""
-    return _JOINERS[provider](events)
+    return _JOINERS.get(provider, join_chat)(events)  # vendors speak the shape of openai-chat
 
 
 _JOINERS: dict[str, Callable[[Sequence[Map]], Joined]] = {

@@ -59,6 +59,8 @@ def join_chat(events: Sequence[Map]) -> Joined:
     if isinstance(calls, list):
         for call in maps_in(cast("object", calls)):
             call.pop("index", None)
+    if not calls:
+        message.pop("tool_calls", None)  # vendors that send no calls in each chunk say nothing
     message = {"role": "assistant", "content": None, **message}
     answer["choices"] = [{"index": 0, "message": message, "finish_reason": reason}]
     if error is None and reason == "error":

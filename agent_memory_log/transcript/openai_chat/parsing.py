@@ -9,6 +9,7 @@ from agent_memory_log.transcript.differences import difference
 from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transcript.names import decode_name
 from agent_memory_log.transcript.openai_chat import rendering
+from agent_memory_log.transcript.openai_chat.reasoning import take_reasoning
 from agent_memory_log.transcript.openai_chat.rendering import TEXT
 
 
@@ -21,6 +22,8 @@ class ChatParser(Parser):
     def __init__(self, source: str) -> None:
         super().__init__(source)
         self._after_assistant = False
+        # The log's ids of the open calls that came with an empty id. Their results come in the same order.
+        self._unnamed: list[str] = []
 
     def read(self, message: JsonMap) -> None:
         """Emit an event for the message, then one for each call in it."""
@@ -32,7 +35,7 @@ class ChatParser(Parser):
         elif role in ("tool", "function"):
             self._read_result(message)
         else:
-            self.emit(UnknownPayload(type=rendering.MESSAGE_TYPE, data=message))
+            self.emit(UnknownPayload(type=f"{self.provider}.message", data=message))
         self._after_assistant = role == "assistant"
 
     def _read_text(self, message: JsonMap, role: str) -> None:
@@ -53,6 +56,9 @@ class ChatParser(Parser):
             del rest["function_call"]
             calls.append((function_call, True))
 
+        reasoning = take_reasoning(rest)
+        if reasoning is not None:
+            self.emit(*reasoning)
         head: JsonMap | None = None
         if calls and not _says_something(rest):
             residual = difference(text_message("assistant", None), rest)
@@ -60,19 +66,25 @@ class ChatParser(Parser):
                 head = residual
         else:
             self._read_text(rest, "assistant")
-        for call, is_legacy in calls:
-            self._read_call(call, is_legacy, head)
+        self._unnamed.clear()
+        for number, (call, is_legacy) in enumerate(calls):
+            self._read_call(call, number, is_legacy, head)
             head = None
 
-    def _read_call(self, call: JsonMap, is_legacy: bool, head: JsonMap | None) -> None:
+    def _read_call(self, call: JsonMap, number: int, is_legacy: bool, head: JsonMap | None) -> None:
         bodies = [call] if is_legacy else [call[kind] for kind in ("function", "custom") if is_map(call.get(kind))]
         body: JsonMap = bodies[0] if bodies and is_map(bodies[0]) else {}
+        sent_id = "" if is_legacy else text_or_empty(call.get("id"))
+        call_id = sent_id
+        if not is_legacy and call.get("id") == "":
+            call_id = f"call-{self._index + 1}-{number + 1}"
+            self._unnamed.append(call_id)
         payload = ToolCall(
-            tool_call_id="" if is_legacy else text_or_empty(call.get("id")),
+            tool_call_id=call_id,
             tool_name=decode_name(text_or_empty(body.get("name"))),
             payload_json=json_text_of(body.get("arguments", body.get("input"))),
         )
-        wire_id = self.calls.call(payload, payload.tool_call_id) or ""
+        wire_id = self.calls.call(payload, sent_id) or ""
         if is_legacy:
             residual = {**difference(rendering.function(payload), call), "function_call": True}
         else:
@@ -81,6 +93,8 @@ class ChatParser(Parser):
 
     def _read_result(self, message: JsonMap) -> None:
         call_id = text_or_empty(message.get("tool_call_id"))
+        if not call_id and message.get("role") == "tool" and self._unnamed:
+            call_id = self._unnamed.pop(0)
         name = self.calls.open_call_name(call_id)
         if name is None:
             name = decode_name(text_or_empty(message.get("name")))

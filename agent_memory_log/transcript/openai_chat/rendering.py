@@ -5,11 +5,14 @@ Residuals of this provider may have these parts:
 - ``parts``: the spans of content that is a list (``text_parts.py``).
 - ``function_call: true``, for a call: the call was in the message's legacy ``function_call`` field.
 - ``message: {…}``, for a call: the call begins an assistant message without an event. The map is its residual.
+- ``reasoning: {…}``, for thinking: the fields of the reasoning (``reasoning.py``).
 
 An assistant message with calls and no text gets no event, because planners would see an empty message.
 """
 
 from __future__ import annotations
+
+import re
 
 from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.payloads import ToolCall, ToolResult
@@ -17,17 +20,21 @@ from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import is_map
 from agent_memory_log.transcript.names import WireRules, encode_name
+from agent_memory_log.transcript.vendors.profiles import Vendor
 
 PROVIDER = "openai-chat"
 
 RULES = WireRules(longest_name=64, longest_id=40, id_pattern=None)
 
-MESSAGE_TYPE = f"{PROVIDER}.message"
-"""The event type of a message that fits no payload. The event's data is the message."""
+
+def vendor_rules(vendor: Vendor) -> WireRules:
+    """Return the limits of a vendor."""
+    return WireRules(longest_name=64, longest_id=vendor.longest_call_id, id_pattern=re.compile(vendor.call_ids))
+
 
 TEXT = TextParts({"type": "text"}, "\n")
 
-EXTRA = frozenset({"parts", "message", "function_call"})
+EXTRA = frozenset({"parts", "message", "function_call", "reasoning"})
 
 
 def is_no_call(function_call: object) -> bool:
@@ -38,7 +45,10 @@ def is_no_call(function_call: object) -> bool:
 def tool_message(data: ToolResult, wire_id: str) -> WireMessage:
     """Return the message that answers a call."""
     content = data.error_message if is_absent_text(data.result_json) else data.result_json
-    return {"role": "tool", "tool_call_id": wire_id, "content": content}
+    message = {"role": "tool", "tool_call_id": wire_id, "content": content}
+    if not wire_id:
+        message["name"] = encode_name(data.tool_name)  # nothing else tells parallel calls without ids apart
+    return message
 
 
 def tool_call(data: ToolCall, wire_id: str) -> WireMessage:

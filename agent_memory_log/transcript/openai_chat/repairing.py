@@ -16,6 +16,7 @@ from agent_memory_log.transcript.openai_chat.rules import (
     SPEAKERS,
     call_shape,
     content_shape,
+    kind_of,
     legacy_shape,
 )
 from agent_memory_log.transcript.validity.repairing import FROM_REPAIR, INTERRUPTED, Draft, Entry
@@ -23,8 +24,7 @@ from agent_memory_log.transcript.validity.repairing import FROM_REPAIR, INTERRUP
 
 def repair(draft: Draft, facts: Facts) -> None:
     """Repair a draft; see ``agent_memory_log.transcript.repair``."""
-    del facts
-    _Repairer(draft).run()
+    _Repairer(draft, facts).run()
 
 
 class _Call:
@@ -43,8 +43,10 @@ class _Call:
 
 
 class _Repairer:
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: Draft, facts: Facts) -> None:
         self._draft = draft
+        self._rules = facts.rules or RULES
+        self._is_own_model = facts.is_own_model
         self._remaining: list[Entry] = []
         self._calls: dict[int, list[_Call]] = {}
         # The ids of each message's calls, and the calls by message and id.
@@ -136,8 +138,10 @@ class _Repairer:
         if "tool_calls" not in message:
             return
         original_calls = message["tool_calls"]
-        if original_calls is None or original_calls == []:
+        if original_calls is None or (original_calls == [] and not self._is_own_model):
             return
+        if original_calls == []:
+            self._draft.note("dropped_calls", "OpenAI refuses an empty list of calls", (entry.index, "tool_calls"))
         sound: list[Any] = []
         seqs: list[int] = []
         if not is_list(original_calls):
@@ -161,23 +165,25 @@ class _Repairer:
     def _admit(self, call: _Call) -> bool:
         """Add a call. If the message already has the same call, drop the new call and return False."""
         siblings = self._calls.setdefault(id(call.entry), [])
-        ids = self._ids.setdefault(id(call.entry), UnusedIds(RULES))
+        ids = self._ids.setdefault(id(call.entry), UnusedIds(self._rules))
         original_id = None if call.is_legacy else call.id
-        if not call.is_legacy:
+        if not call.is_legacy and (call.id or not self._rules.allows_id("")):
             twin = self._taken.get((id(call.entry), call.id))
             if twin is not None and same_json(twin.body, call.body):
                 self._draft.note("dropped_duplicate", f"the message has the same call: {describe(call.id)}", call.path)
                 return False
             self._rename(call, ids)
             self._taken[id(call.entry), call.id] = call
-        self._draft.shorten_name(call.body if call.is_legacy else call.body[call.body["type"]], RULES, call.path)
+        self._draft.shorten_name(
+            call.body if call.is_legacy else call.body[str(kind_of(call.body))], self._rules, call.path
+        )
         siblings.append(call)
         self._known.add(original_id)
         self._open.setdefault(original_id, []).append(call)
         return True
 
     def _rename(self, call: _Call, ids: UnusedIds) -> None:
-        unused = ids.unused(RULES.wire_id(call.id) or "call")
+        unused = ids.unused(self._rules.wire_id(call.id or "call"))
         if unused != call.id:
             self._draft.note("renamed_call", f"the call id {describe(call.id)} became {unused!r}", call.path)
             call.body["id"] = call.id = unused
@@ -199,7 +205,7 @@ class _Repairer:
             return
         if not self._repair_content(entry, role) and not (role == "function" and message.get("content") is None):
             message["content"] = ""
-        call = waiting.pop()
+        call = waiting.pop(0 if call_id == "" else -1)  # results of calls with empty ids come in the order of the calls
         call.result = entry
         call.in_place = call.entry is self._current
         if call.in_place:

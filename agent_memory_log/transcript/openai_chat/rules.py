@@ -2,19 +2,21 @@
 
 - ``message_shape``: a message is a map with a known role and content that the role allows.
 - ``call_shape``: a call is a map with an id, a type, a name and arguments as text.
-- ``empty_message``: an assistant message has content or calls. ``tool_calls`` may be null or empty: vendors return and
-  accept it.
+- ``empty_message``: an assistant message has content or calls. ``tool_calls`` may be null. Vendors also return and
+  accept an empty list; OpenAI's own models refuse it (``empty_calls``).
 - ``unanswered_call``: the tool messages of all calls follow the assistant message directly, in any order.
 - ``orphan_result``: every tool message has its call.
 - ``duplicate_call``, ``duplicate_result``: in a message, an id belongs to one call, and a call has one result. Later
   messages may use an id again.
-- ``call_id``, ``tool_name``: ids and names have the allowed characters and length.
+- ``call_id``, ``tool_name``: ids and names have the allowed characters and length. Some servers send empty ids; the
+  results of such calls are in the order of the calls.
 - ``error_and_value``: a recorded result does not have both an error and a value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 from agent_memory_log.events.fields import describe
@@ -53,7 +55,7 @@ def call_shape(call: object) -> str | None:
     """Return the problem of an item of ``tool_calls``, or None."""
     if not is_map(call):
         return f"a call must be a map, got {describe(call)}"
-    kind = call.get("type")
+    kind = kind_of(call)
     if kind not in ("function", "custom"):
         return f"a call's type must be function or custom, got {describe(kind)}"
     body = call.get(kind)
@@ -61,6 +63,11 @@ def call_shape(call: object) -> str | None:
     if not is_map(body) or not isinstance(body.get("name"), str) or not isinstance(body.get(key), str):
         return f"{kind} must be a map with name and {key}, both text, got {describe(body)}"
     return None if isinstance(call.get("id"), str) else f"a call needs an id, got {describe(call.get('id'))}"
+
+
+def kind_of(call: Mapping[str, Any]) -> object:
+    """Return the type of an item of ``tool_calls``. Mistral leaves the type ``function`` out."""
+    return call.get("type", "function" if "function" in call else None)
 
 
 def legacy_shape(call: object) -> str | None:
@@ -72,24 +79,21 @@ def legacy_shape(call: object) -> str | None:
     return f"function_call needs name and arguments, both text, got {describe(call)}"
 
 
-def name_of(call: Mapping[str, Any]) -> str:
-    """Return the tool name of a valid call."""
-    return cast("str", call[call["type"]]["name"])
-
-
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
     """Return the findings; see ``agent_memory_log.transcript.validate``."""
-    del facts
-    checker = _Checker()
+    checker = _Checker(facts)
     checker.check(messages)
     return checker.findings
 
 
 class _Checker(RuleChecker):
-    def __init__(self) -> None:
-        super().__init__(RULES)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts.rules or RULES)
+        self._is_own_model = facts.is_own_model
         # The calls of the latest assistant message by id. A legacy call has the id None.
         self._calls: dict[str | None, Path] = {}
+        # The open calls with an empty id after the first one, which is in ``open_calls``. The last one is first.
+        self._unnamed: list[Path] = []
 
     def check(self, messages: Sequence[object]) -> None:
         for index, message in enumerate(messages):
@@ -131,6 +135,8 @@ class _Checker(RuleChecker):
                 self.find("duplicate_result", "the call already has a result", (index,))
             else:
                 self.find("orphan_result", f"the assistant message before has no call {call_id!r}", (index,))
+        elif self._unnamed and call_id == "":
+            self.open_calls[""] = self._unnamed.pop()
 
     def _assistant(self, index: int, message: dict[str, Any]) -> None:
         content = message.get("content")
@@ -145,6 +151,8 @@ class _Checker(RuleChecker):
         if is_list(calls):
             for position, call in enumerate(calls):
                 self._call(call, index, position)
+            if not calls and self._is_own_model:
+                self.find("empty_calls", "OpenAI refuses an empty list of calls: leave it out", (index, "tool_calls"))
         elif calls is not None:
             self.find("message_shape", f"tool_calls must be a list, got {describe(calls)}", (index, "tool_calls"))
         if legacy is not None and not is_no_call(legacy):
@@ -169,9 +177,20 @@ class _Checker(RuleChecker):
             return
         call = cast("dict[str, Any]", unsure)
         call_id = call["id"]
+        self.check_name(call[call.get("type", "function")]["name"], path)
+        if not call_id and self._wire_rules.allows_id(""):
+            if self.open_calls.setdefault("", path) is not path:
+                self._unnamed.insert(0, path)
+            return
         if call_id in self._calls:
             self.find("duplicate_call", f"the message has another call {call_id!r}", path)
         else:
             self.check_id(call_id, path)
         self._calls[call_id] = self.open_calls[call_id] = path
-        self.check_name(name_of(call), path)
+
+    def end_calls(self, answered: AbstractSet[str] = frozenset()) -> None:
+        """Check the rule ``unanswered_call`` for the open calls, and close all calls."""
+        super().end_calls(answered)
+        for path in reversed(self._unnamed):
+            self.find("unanswered_call", "the call '' has no result directly after it", path)
+        self._unnamed = []

@@ -9,7 +9,7 @@ from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.openai_responses.building import ResponsesBuilder
 from agent_memory_log.transcript.openai_responses.items import is_from_model, kind_of, side_of
 from agent_memory_log.transcript.openai_responses.parsing import ResponsesParser
-from agent_memory_log.transcript.openai_responses.rendering import CALLS, PROVIDER
+from agent_memory_log.transcript.openai_responses.rendering import CALLS, PROVIDER, VENDOR_RULES
 from agent_memory_log.transcript.openai_responses.repairing import repair, unbound
 from agent_memory_log.transcript.openai_responses.rules import validate
 from agent_memory_log.transcript.openai_responses.shapes import is_sound
@@ -58,5 +58,6 @@ RESPONSES = Provider(
     tools_from_definitions=_tools,
     side_of=side_of,
     joins_model=True,
+    vendor_rules=VENDOR_RULES,
     without_reasoning=_without_reasoning,
 )

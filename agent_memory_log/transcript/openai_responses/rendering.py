@@ -28,6 +28,9 @@ PROVIDER = "openai-responses"
 
 RULES = WireRules(longest_name=64, longest_id=64, id_pattern=None, id_key="call_id")
 
+VENDOR_RULES = WireRules(longest_name=64, id_pattern=None, id_key="call_id")
+"""The limits of other vendors that speak this shape. Their items may have ids of any form."""
+
 MESSAGE_TYPE = f"{PROVIDER}.message"
 """The event type of an item that fits no payload. The event's data is the item."""
 

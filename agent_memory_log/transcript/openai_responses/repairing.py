@@ -53,6 +53,7 @@ class _Repairer:
     def __init__(self, draft: Draft, facts: Facts) -> None:
         self._draft = draft
         self._facts = facts
+        self._rules = facts.rules or RULES
         # Positions to remove after the current findings are repaired, and those of them that are reasoning.
         self._gone: set[int] = set()
         self._reasoning_gone: set[int] = set()
@@ -113,7 +114,7 @@ class _Repairer:
             self._drop(position, "dropped_result", finding.message)
         elif rule == "tool_name":
             entry = self._draft.entries[position]
-            self._draft.shorten_name(entry.message, RULES, (entry.index,), entry.own or None)
+            self._draft.shorten_name(entry.message, self._rules, (entry.index,), entry.own or None)
         elif rule in ("item_id", "duplicate_id", "reasoning_missing"):
             self._take_id_away(position, finding.message)
         else:
@@ -162,7 +163,7 @@ class _Repairer:
         A result answers the latest open call with its id.
         """
         pairs = [pair_of(entry.message) for entry in self._draft.entries]
-        ids = UnusedIds(RULES, (pair[1] for pair in pairs if pair is not None))
+        ids = UnusedIds(self._rules, (pair[1] for pair in pairs if pair is not None))
         open_calls: defaultdict[tuple[str, str], list[WireMessage]] = defaultdict(list)
         for position, (entry, pair) in enumerate(zip(self._draft.entries, pairs, strict=True)):
             if pair is None:
@@ -172,13 +173,13 @@ class _Repairer:
                 if waiting:
                     call = waiting.pop()
                     self._set_call_id(position, call[CALLS[kind_of(call)].call_key])
-                elif not RULES.allows_id(call_id):
+                elif not self._rules.allows_id(call_id):
                     self._drop(position, "dropped_result", "the provider does not accept the call id of the result")
             elif waiting and _same_call(waiting[-1], item):
                 self._drop(position, "dropped_call", f"the call {call_id!r} appears twice")
             else:
-                if waiting or not RULES.allows_id(call_id):
-                    self._set_call_id(position, ids.unused(RULES.wire_id(call_id) or "call"))
+                if waiting or not self._rules.allows_id(call_id):
+                    self._set_call_id(position, ids.unused(self._rules.wire_id(call_id) or "call"))
                 waiting.append(item)
 
     def _set_call_id(self, position: int, call_id: str) -> None:

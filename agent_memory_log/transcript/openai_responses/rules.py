@@ -62,7 +62,8 @@ def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
 
 class _Checker(RuleChecker):
     def __init__(self, facts: Facts) -> None:
-        super().__init__(RULES)
+        super().__init__(facts.rules or RULES)
+        self._is_vendor = facts.rules is not None
         self._reasoning_of = facts.recorded.reasoning_of if facts.recorded is not None else {}
         self._unstored = facts.request.get("store") is False
         # The provider's stored response may contain the calls.
@@ -195,7 +196,8 @@ class _Checker(RuleChecker):
             return
         prefix = "" if kind == "message" and item.get("role") != "assistant" else _PREFIXES.get(kind, "")
         has_other_prefix = _ID_PREFIX.match(item_id) is not None and not item_id.startswith(prefix)
-        if not item_id or len(item_id) > _LONGEST_ID or has_other_prefix:
+        is_refused = (len(item_id) > _LONGEST_ID or has_other_prefix) and not self._is_vendor
+        if not item_id or is_refused:
             begin = f" and begin with {prefix!r}" if prefix else ""
             message = f"an item's id must have 1 to {_LONGEST_ID} characters{begin}, got {describe(item_id)}"
             self.find("item_id", message, (position, "id"))

@@ -45,7 +45,11 @@ class RuleChecker:
         rules = self._wire_rules
         if not rules.allows_id(call_id):
             length = f"1 to {rules.longest_id}" if rules.longest_id else "some"
-            characters = "characters" if rules.id_pattern is None else f"characters of {rules.id_pattern.pattern[:-1]}"
+            characters = (
+                "characters"
+                if rules.id_pattern is None
+                else f"characters of {rules.id_pattern.pattern.removesuffix('+')}"
+            )
             self.find("call_id", f"a call's id must have {length} {characters}, got {describe(call_id)}", path)
 
     def end_calls(self, answered: AbstractSet[str] = frozenset()) -> None:

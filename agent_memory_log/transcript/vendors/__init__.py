@@ -1,0 +1,1 @@
+"""Holds the profiles of vendors that speak the shape of OpenAI Chat Completions."""

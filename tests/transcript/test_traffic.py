@@ -166,7 +166,7 @@ def jsonl_is_equal(exchange: Exchange) -> Iterator[str]:
 
 
 def usage_is_exported(exchange: Exchange) -> Iterator[str]:
-    """Each answer is one model turn with its usage, whatever its first event is."""
+    """Each answer is one model turn with its usage."""
     run = recorded(exchange)
     used = usage_in(run.answer.events).output_tokens
     turns = [span.attributes or {} for span in spans_of(run.unanswered) if span.name.startswith("chat")]

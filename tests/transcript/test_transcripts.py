@@ -943,7 +943,7 @@ _REASONED: dict[str, list[Message]] = {
 
 
 @pytest.mark.parametrize("provider", sorted(CASES.keys() - {"anthropic"}))
-def test_losses_name_what_is_lost_and_nothing_else(provider: str) -> None:
+def test_losses_name_lost_parts_and_nothing_else(provider: str) -> None:
     plain: Message = {"type": "text", "text": "Look.", "cache_control": {"type": "ephemeral"}}
     result: Message = {
         "type": "tool_result",

@@ -33,6 +33,7 @@ from agent_memory_log.transcript.requests import (
     own_request,
     recorded_model,
     recorded_request,
+    stored_up_to,
     text_of_leading,
 )
 from agent_memory_log.transcript.transcripts import Repair, Sending, Transcript, Window
@@ -218,6 +219,9 @@ def request(
     other arguments come from the latest ``ModelRequest``. If that request was made to this provider, all its arguments
     are used. Otherwise only the system prompt and the tools are used, converted to this provider's format.
 
+    If the latest request continues an answer or a conversation that OpenAI stores (``previous_response_id``,
+    ``conversation``), and the run holds that answer, only the messages after it are returned.
+
         client.messages.create(max_tokens=4096, **request(snapshot, "anthropic"))
 
     Args:
@@ -233,6 +237,9 @@ def request(
     provider = package.name
     transcript = build(snapshot, provider, max_result_bytes=max_result_bytes, partial=partial)
     recorded = recorded_request(snapshot, provider, transcript.leading)
+    stored = stored_up_to(snapshot, provider, recorded.parameters or {})
+    if stored:
+        transcript = transcript.after(stored)
     return {package.messages_key: transcript, **package.arguments(recorded, transcript)}
 
 

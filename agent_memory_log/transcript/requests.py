@@ -144,6 +144,27 @@ def _recorded(
     )
 
 
+def stored_up_to(snapshot: Snapshot, provider: str, parameters: Mapping[str, JsonValue]) -> int:
+    """Return the seq of the last event that OpenAI itself adds to a request; 0 if it adds none of this run's events.
+
+    It adds everything up to the response that ``previous_response_id`` names. To a request with ``conversation``, it
+    adds everything up to the latest response in this conversation.
+    """
+    previous, conversation = parameters.get("previous_response_id"), parameters.get("conversation")
+    if previous is None and conversation is None:
+        return 0
+    stored = 0
+    is_in_conversation = False
+    for event in snapshot.log:
+        if isinstance(event.data, ModelRequest) and event.data.provider == provider:
+            now = (event.data.parameters or {}).get("conversation")
+            is_in_conversation = conversation is not None and now == conversation
+        response_id = event.labels.get("response_id")
+        if response_id and (response_id == previous or is_in_conversation):
+            stored = event.seq
+    return stored
+
+
 def text_of_leading(leading: Sequence[SystemMessage]) -> str:
     """Return the text of a system prompt made from the leading instructions."""
     return "\n\n".join(data.message for data in leading if data.message)

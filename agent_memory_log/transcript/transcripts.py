@@ -142,6 +142,20 @@ class Transcript(list[WireMessage]):
         self.clear()
         self._begin(snapshot, type(builder)(self, builder.max_result_bytes))
 
+    def after(self, seq: int) -> Self:
+        """Return the messages of the events after ``seq``. This transcript must come from ``build``."""
+        if self.origins is None or self.recorded is None:
+            raise InvalidArgument("only a transcript made by build knows the events of its messages")
+        origins = Origins(self.origins.part_key)
+        later = [index for index, own in enumerate(self.origins.owns) if own > seq]
+        for index in later:
+            origins.owns.append(self.origins.owns[index])
+            origins.parts.append(self.origins.parts[index])
+        copied = self._copied(self[index] for index in later)
+        copied.origins = origins
+        copied.recorded = self.recorded.without_positions()
+        return copied
+
     def prepend(self, message: WireMessage) -> None:
         """Insert a message without an event at the beginning. After this, the transcript cannot be updated."""
         self.insert(0, message)

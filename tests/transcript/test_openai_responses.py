@@ -847,3 +847,41 @@ def test_tau_bench_runs_are_valid_responses() -> None:
         assert [finding.rule for finding in validate(transcript, RESPONSES) if finding.rule != "unanswered_call"] == []
         judge_input(transcript)
         assert_exact(list(transcript), RESPONSES)
+
+
+def _run_of_two_answers(recorder: SyncRunRecorder, parameters: dict[str, Any]) -> None:
+    recorder.user("Hi")
+    recorder.request(RESPONSES, "gpt-5.6", parameters={})
+    recorder.record_response(_answer("resp_1", "Hello."))
+    recorder.user("And now?")
+    recorder.request(RESPONSES, "gpt-5.6", parameters=parameters)
+    recorder.record_response(_answer("resp_2", "Now too."))
+    recorder.user("Still?")
+
+
+def _answer(response_id: str, message: str) -> dict[str, Any]:
+    output = [assistant_message(text(message), item_id=f"msg_{response_id}")]
+    return {"object": "response", "id": response_id, "model": "gpt-5.6", "status": "completed", "output": output}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sent"),
+    [
+        ({}, ["Hi", "Hello.", "And now?", "Now too.", "Still?"]),
+        ({"previous_response_id": "resp_1"}, ["And now?", "Now too.", "Still?"]),
+        ({"previous_response_id": "resp_of_another_run"}, ["Hi", "Hello.", "And now?", "Now too.", "Still?"]),
+        ({"conversation": "conv_1"}, ["Still?"]),
+        ({"conversation": {"id": "conv_1"}}, ["Still?"]),
+    ],
+    ids=str,
+)
+def test_request_sends_each_message_once(parameters: dict[str, Any], sent: list[str]) -> None:
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, "a", "r") as recorder:
+        _run_of_two_answers(recorder, parameters)
+        snapshot = store.load_run("a", "r")
+        arguments, store_end = request(snapshot, RESPONSES), snapshot.last_seq
+    contents = [item["content"] for item in arguments["input"]]
+    assert [content if isinstance(content, str) else content[0]["text"] for content in contents] == sent
+    assert {key: arguments.get(key) for key in parameters} == parameters
+    assert validate(arguments["input"], RESPONSES) == []
+    assert arguments["input"].seq_at((len(sent) - 1,)) == store_end

@@ -297,13 +297,13 @@ class TestExport:
         ("block", "path"),
         [
             ({"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}, "https://x.test/a.png"),
-            ({"type": "input_image", "image_url": "data:image/png;base64,AA"}, "data:image/png;base64,AA"),
+            ({"type": "input_image", "image_url": "data:image/png;base64,AAAA"}, "data:image/png;base64,AAAA"),
             (
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}},
-                "data:image/png;base64,AA",
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+                "data:image/png;base64,AAAA",
             ),
             ({"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}}, "https://x.test/a.png"),
-            ({"image": {"format": "png", "source": {"bytes": "AA"}}}, "data:image/png;base64,AA"),
+            ({"image": {"format": "png", "source": {"bytes": "AAAA"}}}, "data:image/png;base64,AAAA"),
         ],
     )
     def test_images_become_image_parts(self, block: dict[str, Any], path: str) -> None:

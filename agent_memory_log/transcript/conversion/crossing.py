@@ -12,7 +12,8 @@ from agent_memory_log.events.fields import describe, is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventData, ToolResult, UnknownPayload, UserMessage
 from agent_memory_log.media import FORMATS, MAX_CONTENT_BYTES, Media
-from agent_memory_log.media.formats import NEUTRAL, MediaFormat, read_media
+from agent_memory_log.media.formats import NEUTRAL, read_media
+from agent_memory_log.media.media_format import MediaFormat
 from agent_memory_log.transcript.conversion.text_parts import TextParts
 
 _PARTS = TextParts({}, "\n")

@@ -13,7 +13,7 @@ import msgspec
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.media.anthropic import ANTHROPIC
 from agent_memory_log.media.bedrock import BEDROCK
-from agent_memory_log.media.media_format import Fields, MediaFormat, Part
+from agent_memory_log.media.media_format import Fields, MediaFormat, Part, map_in, text_in
 from agent_memory_log.media.model import Audio, Document, Image, Media, Video
 from agent_memory_log.media.openai import CHAT, RESPONSES
 
@@ -25,6 +25,13 @@ def _read_neutral(part: Fields) -> Media | None:
     if part.get("type") not in ("image", "document", "audio", "video"):
         return None
     return cast("Media", msgspec.convert(part, Image | Document | Audio | Video))
+
+
+def _read_atif(part: Fields) -> Media | None:
+    if part.get("type") != "image":
+        return None
+    source = map_in(part, "source")
+    return Image.from_url(text_in(source, "path"), text_in(source, "media_type"))
 
 
 def _write_neutral(media: Media, names: set[str]) -> Part:
@@ -41,10 +48,14 @@ _NEUTRAL_FORMAT = MediaFormat(
     frozenset(Media.__struct_fields__) | {"type"},
 )
 
+_ATIF = MediaFormat("atif", "ATIF", {}, _read_atif, _write_neutral, frozenset({"type", "source", "path", "media_type"}))
+
 FORMATS: Mapping[str, MediaFormat] = {
-    media_format.provider: media_format for media_format in (ANTHROPIC, CHAT, RESPONSES, BEDROCK, _NEUTRAL_FORMAT)
+    media_format.provider: media_format
+    for media_format in (ANTHROPIC, CHAT, RESPONSES, BEDROCK, _NEUTRAL_FORMAT, _ATIF)
 }
-"""The forms of media by the provider's name. ``media`` is the form of content that belongs to no provider."""
+"""The forms of media by the key in ``structured``: each provider's, ``media`` for content that belongs to no provider,
+and ``atif`` for imported trajectories."""
 
 
 def read_media(part: Fields, media_format: MediaFormat) -> Media | None:

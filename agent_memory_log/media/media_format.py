@@ -89,7 +89,9 @@ class MediaFormat(msgspec.Struct, frozen=True):
             media_type = PLAIN_TEXT
         if media_type and media_type not in types and "*" not in types:
             raise ValueError(f"{self.label} accepts only {', '.join(types)} here")
-        return self.write(msgspec.structs.replace(media, media_type=media_type), names)
+        if media_type != media.media_type:
+            media = msgspec.structs.replace(media, media_type=media_type)
+        return self.write(media, names)
 
 
 def text_in(fields: Fields, key: str) -> str:

@@ -75,7 +75,7 @@ class RecordedCall:
                 than ``MAX_CONTENT_BYTES``.
         """
         text, structured = (
-            text_and_structured(value, "result") if holds_media(value) else (json_text(value, "result_json"), None)
+            text_and_structured(value, "result_json") if holds_media(value) else (json_text(value, "result_json"), None)
         )
         self._set_outcome(
             server_data,

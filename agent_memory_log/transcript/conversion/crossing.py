@@ -20,7 +20,7 @@ _PARTS = TextParts({}, "\n")
 """The text of users and tools. Every provider joins it in this way, so spans of all providers are alike."""
 
 _TEXT_TYPES = (None, "text", "input_text")
-_CONTENT_KEYS = ("content", "output")
+_CONTENT_KEYS = ("content", "output", "message")
 
 Content = str | Media | Sequence[str | Media]
 """The content of a message or result: text, media, or a list of both."""
@@ -169,7 +169,9 @@ def _content_of(data: UserMessage | ToolResult) -> _Content | None:
         if source is not None and isinstance(residual, Mapping):
             parts = _parts_in(_text_of(data), residual)
             if parts is not None:
-                return _read(parts, source, has_more=len(residual) > 1)
+                fields = residual.get("fields")
+                has_more = len(residual) > 1 or (isinstance(fields, Mapping) and len(fields) > 1)
+                return _read(parts, source, has_more=has_more)
     return None
 
 

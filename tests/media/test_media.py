@@ -29,6 +29,7 @@ from agent_memory_log.events.payloads import EventData
 from agent_memory_log.interchange.atif import from_atif, to_atif
 from agent_memory_log.media import FORMATS, MAX_CONTENT_BYTES, Audio, Document, Image, Media, Video
 from agent_memory_log.media.formats import NEUTRAL, read_any, read_media
+from agent_memory_log.media.media_format import SHORT_NAMES
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from agent_memory_log.transcript import build, parse, parts_of, provider_names, validate
 from tests.transcript.test_transcripts import CASES
@@ -58,8 +59,9 @@ def media(draw: st.DrawFn) -> Media:
     kind = draw(st.sampled_from(list(TYPES)))
     media_type = draw(st.sampled_from(TYPES[kind]))
     name = draw(names) if kind is Document else ""
-    if draw(st.booleans()):
-        return kind.from_url(f"https://example.com/{draw(names)}", media_type, name=name)
+    ending = SHORT_NAMES.get(media_type)
+    if ending and draw(st.booleans()):
+        return kind.from_url(f"https://example.com/{draw(names)}.{ending}?x=1", name=name)
     return kind.from_bytes(draw(st.text(min_size=1)).encode(), media_type, name=name)
 
 
@@ -72,6 +74,7 @@ def recorded(content: Sequence[str | Media]) -> list[Event]:
     """Return a run in which the user sends the content, and a tool returns it."""
     with open_sync_store("memory:") as store, SyncRunRecorder(store, "a", "r") as recorder:
         recorder.user("Begin.")
+        recorder.assistant("Go on.")
         recorder.user(content)
         recorder.assistant("Yes.")
         with recorder.tool_call("f", {}) as call:
@@ -81,7 +84,7 @@ def recorded(content: Sequence[str | Media]) -> list[Event]:
 
 def contents_of(events: Sequence[Event]) -> tuple[list[str | Media], list[str | Media]]:
     """Return the parts of the user's messages after the first, and of the results."""
-    users = [part for event in events if isinstance(event.data, UserMessage) for part in parts_of(event.data)]
+    users = [part for event in events if not isinstance(event.data, ToolResult) for part in parts_of(event.data)]
     results = [part for event in events if isinstance(event.data, ToolResult) for part in parts_of(event.data)]
     return users[1:], results
 
@@ -97,13 +100,13 @@ def is_accepted(part: str | Media, provider: str, *, in_result: bool) -> bool:
 
 
 def essence(part: str | Media, *providers: str) -> object:
-    """Return what must stay of a part: the text, or the content of media. Some providers have URLs without types."""
+    """Return what must stay of a part: the text, or the type and content of media. Anthropic has only plain text."""
     if isinstance(part, str):
         return part
     media_type = part.media_type
     if "anthropic" in providers and media_type.startswith("text/"):
         media_type = "text/plain"
-    return type(part), "" if part.url else media_type, part.data, part.url
+    return type(part), media_type, part.data, part.url
 
 
 @every_pair
@@ -123,7 +126,7 @@ def test_what_two_providers_accept_crosses_unchanged(source: str, target: str, c
             [essence(part, source, target) for part in both]
         )
         lost += len(kept) - len(both)
-    assert [loss.reason for loss in second.losses] == ["media"] * lost
+    assert len([loss for loss in second.losses if loss.reason == "media"]) == lost
 
 
 def texts_joined(parts: Sequence[object]) -> list[object]:
@@ -160,13 +163,7 @@ def exchanges_with_media() -> list[Exchange]:
 
 
 def media_in(events: Sequence[Event]) -> list[Media]:
-    parts: list[str | Media] = []
-    for event in events:
-        parts += parts_of(event.data)
-        block = getattr(event.data, "data", {}).get("block")
-        if isinstance(block, dict) and (found := read_any(block)) is not None:  # pyright: ignore[reportUnknownArgumentType]
-            parts.append(found)
-    return [part for part in parts if isinstance(part, Media)]
+    return [part for event in events for part in parts_of(event.data) if isinstance(part, Media)]
 
 
 @pytest.mark.parametrize("exchange", exchanges_with_media(), ids=lambda exchange: exchange.name)
@@ -416,9 +413,23 @@ def test_images_are_exported_to_atif_and_come_back() -> None:
             {"type": "text", "text": "See"},
             {"type": "image", "source": {"media_type": "image/png", "path": IMAGE.data_url}},
         ]
-        assert [event.data for event in from_atif(document).log] == [  # type: ignore[attr-defined]
+        assert [event.data for event in from_atif(document).events] == [
             event.data for event in store.load_run("a", "r").log
         ]
+
+
+def test_images_of_a_trajectory_are_sent_to_models() -> None:
+    image = {"type": "image", "source": {"media_type": "image/png", "path": "https://x.y/z"}}
+    step = {"step_id": 1, "source": "user", "message": [{"type": "text", "text": "See"}, image]}
+    run = from_atif(
+        {"schema_version": "ATIF-v1.5", "session_id": "s", "agent": {"name": "a", "version": "1"}, "steps": [step]}
+    )
+    built = build(snapshot_of(run.events), "anthropic")
+    assert not built.losses
+    assert built[0]["content"] == [
+        {"type": "text", "text": "See"},
+        {"type": "image", "source": {"type": "url", "url": "https://x.y/z"}},
+    ]
 
 
 def test_payloads_without_parts() -> None:

@@ -66,8 +66,10 @@ def parts_of(data: EventData) -> list[str | Media]:
         image = next(part for part in parts_of(event.data) if isinstance(part, Image))
 
     The media may come from ``recorder.user``, from ``call.result`` or from a message of any provider. Media that cannot
-    be read is left out. Other payloads have no parts.
+    be read is left out. A block of the user that fits no payload is one part. Other payloads have no parts.
     """
+    if isinstance(data, UnknownPayload):
+        data = user_message_of(data) or data
     if not isinstance(data, (UserMessage, ToolResult)):
         return []
     content = _content_of(data)
@@ -131,7 +133,7 @@ def cross(data: UserMessage | ToolResult, provider: str, names: set[str]) -> Cro
                 crossed += 1
             except ValueError as error:
                 losses.append(Lost("media", f"the {part.described()} of the {data.event_type}: {error}"))
-    if content.has_more:
+    if content.has_more and FORMATS[content.source].accepted:  # what is not a provider's was never sent to one
         losses.append(Lost("other_provider", f"{content.source} fields of the {data.event_type}"))
     text, spans = _PARTS.split(parts)
     return Crossing(text, {provider: {"parts": spans}} if crossed else None, losses)

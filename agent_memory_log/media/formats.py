@@ -59,7 +59,7 @@ and ``atif`` for imported trajectories."""
 
 
 def read_media(part: Fields, media_format: MediaFormat) -> Media | None:
-    """Return the media in a part; None if it is none. Raise ``ValueError`` with the reason if it cannot be read."""
+    """Return the media in a part; None if it holds no media. Raise ``ValueError`` if the media cannot be read."""
     try:
         return media_format.read(part)
     except (InvalidArgument, msgspec.ValidationError, UnicodeError) as error:

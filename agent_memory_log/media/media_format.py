@@ -30,7 +30,7 @@ SHORT_NAMES = {
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """What a provider accepts of one kind of media.
+    """The media of one kind that a provider accepts.
 
     Attributes:
         types: The media types of data. ``*`` means every type.
@@ -54,7 +54,7 @@ class MediaFormat(msgspec.Struct, frozen=True):
             if the media cannot be read.
         write: Returns the part for media that the provider accepts. It takes the names of documents used so far, and
             raises ``ValueError`` with the reason if the media cannot be written.
-        known: The keys in a part that ``read`` uses. Others belong to the provider alone.
+        keys: The keys in a part that ``read`` uses. Others belong to the provider alone.
     """
 
     provider: str
@@ -62,12 +62,12 @@ class MediaFormat(msgspec.Struct, frozen=True):
     accepted: Mapping[type[Media], Accepted]
     read: Callable[[Fields], Media | None]
     write: Callable[[Media, set[str]], Part]
-    known: frozenset[str]
+    keys: frozenset[str]
 
     def has_more(self, part: Fields) -> bool:
         """Return whether a part has fields besides its media."""
         return any(
-            key not in self.known or (isinstance(value, Mapping) and self.has_more(value))
+            key not in self.keys or (isinstance(value, Mapping) and self.has_more(value))
             for key, value in part.items()
             if value is not None
         )

@@ -34,7 +34,7 @@ from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from agent_memory_log.transcript import build, parse, parts_of, provider_names, validate
 from tests.transcript.test_transcripts import CASES
 from tests.transcript.traffic import Exchange, exchanges
-from tests.transcript.transcripts import snapshot_of
+from tests.transcript.transcripts import Message, snapshot_of
 
 PIXEL = base64.b64decode("iVBORw0KGgo=")
 PROVIDERS = [name for name in provider_names() if name in FORMATS]
@@ -100,7 +100,7 @@ def is_accepted(part: str | Media, provider: str, *, in_result: bool) -> bool:
 
 
 def essence(part: str | Media, *providers: str) -> object:
-    """Return what must stay of a part: the text, or the type and content of media. Anthropic has only plain text."""
+    """Return the text, or the type and the content of media. Every text file is plain text for Anthropic."""
     if isinstance(part, str):
         return part
     media_type = part.media_type
@@ -111,7 +111,7 @@ def essence(part: str | Media, *providers: str) -> object:
 
 @every_pair
 @given(content=contents)
-def test_what_two_providers_accept_crosses_unchanged(source: str, target: str, content: list[str | Media]) -> None:
+def test_media_that_both_providers_accept_is_unchanged(source: str, target: str, content: list[str | Media]) -> None:
     first = build(snapshot_of(recorded(content)), source)
     JUDGES[source](first)
     parsed = parse(first, source)
@@ -120,12 +120,12 @@ def test_what_two_providers_accept_crosses_unchanged(source: str, target: str, c
     crossed = contents_of(parse(second, target))
     lost = 0
     for in_result, parts in enumerate(crossed):
-        kept = [part for part in content if is_accepted(part, source, in_result=bool(in_result))]
-        both = [part for part in kept if is_accepted(part, target, in_result=bool(in_result))]
+        sent = [part for part in content if is_accepted(part, source, in_result=bool(in_result))]
+        both = [part for part in sent if is_accepted(part, target, in_result=bool(in_result))]
         assert texts_joined([essence(part, source, target) for part in parts]) == texts_joined(
             [essence(part, source, target) for part in both]
         )
-        lost += len(kept) - len(both)
+        lost += len(sent) - len(both)
     assert len([loss for loss in second.losses if loss.reason == "media"]) == lost
 
 
@@ -211,13 +211,13 @@ def test_image_of_the_user(provider: str, expected: JsonValue) -> None:
     assert read_any(only_part(provider, event.data)) in (IMAGE, Image.from_bytes(PIXEL, "image/png", detail="auto"))
 
 
-def user(part: JsonValue, provider: str) -> UserMessage:
+def user(part: Message, provider: str) -> UserMessage:
     return UserMessage("", {provider: {"parts": [{"part": part}]}})
 
 
 def test_text_of_a_document_becomes_a_text_document() -> None:
     source = {"type": "text", "media_type": "text/plain", "data": "Größe"}
-    part = {"type": "document", "title": "Notes.txt", "source": source}
+    part: Message = {"type": "document", "title": "Notes.txt", "source": source}
     assert only_part("bedrock", user(part, "anthropic")) == {
         "document": {"format": "txt", "name": "Notes", "source": {"bytes": base64.b64encode("Größe".encode()).decode()}}
     }
@@ -225,7 +225,10 @@ def test_text_of_a_document_becomes_a_text_document() -> None:
 
 
 def test_documents_of_one_transcript_have_different_names_on_bedrock() -> None:
-    part = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF.data}}
+    part: Message = {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": PDF.data},
+    }
     titled = [{**part, "title": title} for title in ("a_b.pdf", "A  b", "é")]
     built = build(snapshot_of([new_event(user(block, "anthropic")) for block in [part, *titled, part]]), "bedrock")
     blocks = [block["document"]["name"] for message in built for block in message["content"]]
@@ -253,7 +256,7 @@ def test_documents_of_one_transcript_have_different_names_on_bedrock() -> None:
         ({"image": {"format": "bmp", "source": {"bytes": "AAAA"}}}, "bedrock", "anthropic", "cannot be read"),
     ],
 )
-def test_loss_says_what_where_and_why(part: JsonValue, source: str, target: str, message: str) -> None:
+def test_loss_says_what_where_and_why(part: Message, source: str, target: str, message: str) -> None:
     built = build(snapshot_of([new_event(user(part, source))]), target)
     ((reason, text, seq, kind),) = [(loss.reason, loss.message, loss.seq, loss.type) for loss in built.losses]
     assert (reason, seq, kind) == ("media", 1, "user_message")
@@ -262,14 +265,18 @@ def test_loss_says_what_where_and_why(part: JsonValue, source: str, target: str,
 
 
 def test_fields_beside_the_media_are_named() -> None:
-    part = {"type": "image", "source": {"type": "url", "url": "https://x.y/z"}, "cache_control": {"type": "ephemeral"}}
+    part: Message = {
+        "type": "image",
+        "source": {"type": "url", "url": "https://x.y/z"},
+        "cache_control": {"type": "ephemeral"},
+    }
     built = build(snapshot_of([new_event(user(part, "anthropic"))]), "openai-chat")
     assert [loss.reason for loss in built.losses] == ["other_provider"]
     assert len(built) == 1
 
 
 def test_computer_call_returns_a_screenshot() -> None:
-    item = {
+    item: Message = {
         "type": "computer_call",
         "call_id": "c",
         "id": "i",
@@ -290,7 +297,7 @@ def test_computer_call_returns_a_screenshot() -> None:
 
 
 def test_failed_result_keeps_its_media() -> None:
-    block = {
+    block: Message = {
         "type": "tool_result",
         "tool_use_id": "c",
         "is_error": True,
@@ -299,7 +306,7 @@ def test_failed_result_keeps_its_media() -> None:
             {"type": "image", "source": {"type": "url", "url": "http://x/a"}},
         ],
     }
-    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}
+    call: Message = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}
     events = parse([call, {"role": "user", "content": [block]}], "anthropic")
     output = build(snapshot_of(events), "openai-responses")[1]["output"]
     assert output == [
@@ -368,7 +375,8 @@ async def test_async_recorder_takes_media() -> None:
         event = await recorder.user(["Look", IMAGE], key="ask")
         assert (await recorder.user(["Look", IMAGE], key="ask")).seq == event.seq
     assert parts_of(event.data) == ["Look", IMAGE]
-    assert event.data.message == "Look"  # type: ignore[union-attr]
+    assert isinstance(event.data, UserMessage)
+    assert event.data.message == "Look"
 
 
 # Stored content that is damaged, and other uses.
@@ -396,9 +404,11 @@ def test_damaged_media_never_raises(structured: JsonValue) -> None:
 
 
 def test_reader_of_each_form_never_raises_another_error() -> None:
+    content: JsonValue = {"type": "content", "content": [7]}
+    odd_values: list[JsonValue] = [None, 7, "x", [], {}, {"source": 7}, {"source": content}, content]
     for media_format in FORMATS.values():
         for kind in ("image", "document", "image_url", "input_image", "input_file", "input_audio", "file", "audio"):
-            for value in (None, 7, "x", [], {}, {"source": 7}, {"source": {"type": "content", "content": [7]}}):
+            for value in odd_values:
                 part: dict[str, Any] = {"type": kind, kind: value, "source": value}
                 with suppress(ValueError):
                     read_media(part, media_format)

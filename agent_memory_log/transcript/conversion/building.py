@@ -180,7 +180,7 @@ class Builder(ABC):
         self.add_message("user", seq, data)
 
     def _crossing(self, seq: int, data: UserMessage | ToolResult, event_type: str) -> Crossing | None:
-        """Return content with media in the form of this provider, and record what it does not accept."""
+        """Return content with media in the form of this provider, and record the losses."""
         crossing = cross(data, self.provider, self._document_names)
         for lost in () if crossing is None else crossing.losses:
             self.lose(lost.reason, lost.message, seq, event_type)

@@ -133,7 +133,7 @@ def cross(data: UserMessage | ToolResult, provider: str, names: set[str]) -> Cro
                 crossed += 1
             except ValueError as error:
                 losses.append(Lost("media", f"the {part.described()} of the {data.event_type}: {error}"))
-    if content.has_more and FORMATS[content.source].accepted:  # what is not a provider's was never sent to one
+    if content.has_more and FORMATS[content.source].accepted:  # other data was never sent to a provider
         losses.append(Lost("other_provider", f"{content.source} fields of the {data.event_type}"))
     text, spans = _PARTS.split(parts)
     return Crossing(text, {provider: {"parts": spans}} if crossed else None, losses)

@@ -13,6 +13,7 @@ import msgspec
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.media.anthropic import ANTHROPIC
 from agent_memory_log.media.bedrock import BEDROCK
+from agent_memory_log.media.gemini import GEMINI
 from agent_memory_log.media.media_format import Fields, MediaFormat, Part, map_in, text_in
 from agent_memory_log.media.model import Audio, Document, Image, Media, Video
 from agent_memory_log.media.openai import CHAT, RESPONSES
@@ -52,7 +53,7 @@ _ATIF = MediaFormat("atif", "ATIF", {}, _read_atif, _write_neutral, frozenset({"
 
 FORMATS: Mapping[str, MediaFormat] = {
     media_format.provider: media_format
-    for media_format in (ANTHROPIC, CHAT, RESPONSES, BEDROCK, _NEUTRAL_FORMAT, _ATIF)
+    for media_format in (ANTHROPIC, CHAT, RESPONSES, BEDROCK, GEMINI, _NEUTRAL_FORMAT, _ATIF)
 }
 """The forms of media by the key in ``structured``: each provider's, ``media`` for content that belongs to no provider,
 and ``atif`` for imported trajectories."""

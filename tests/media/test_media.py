@@ -447,3 +447,20 @@ def test_payloads_without_parts() -> None:
     assert parts_of(ToolResult("c", "f", error_message="broken")) == ["broken"]
     assert parts_of(UserMessage()) == []
     assert parts_of(SystemMessage("text")) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"inlineData": {"mimeType": "image/png", "data": "-_8"}}, Image(media_type="image/png", data="+/8=")),
+        ({"inline_data": {"mime_type": "audio/wav", "data": "AAAA"}}, Audio(media_type="audio/wav", data="AAAA")),
+        ({"fileData": {"fileUri": "https://x.y/z.mp4"}}, Video.from_url("https://x.y/z.mp4", "video/mp4")),
+        (
+            {"fileData": {"fileUri": "gs://b/k", "mimeType": "video/mp4"}},
+            Video.from_file_id("gs://b/k", "gemini", "video/mp4"),
+        ),
+        ({"text": "t"}, None),
+    ],
+)
+def test_parts_of_gemini_are_read(part: Message, expected: Media | None) -> None:
+    assert read_media(part, FORMATS["gemini"]) == expected

@@ -304,6 +304,7 @@ class TestExport:
             ),
             ({"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}}, "https://x.test/a.png"),
             ({"image": {"format": "png", "source": {"bytes": "AAAA"}}}, "data:image/png;base64,AAAA"),
+            ({"image": {"format": "png", "source": {"s3Location": {"uri": "s3://b/k"}}}}, "s3://b/k"),
         ],
     )
     def test_images_become_image_parts(self, block: dict[str, Any], path: str) -> None:

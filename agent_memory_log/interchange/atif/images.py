@@ -21,9 +21,12 @@ def image_parts(structured: JsonValue) -> list[JsonValue]:
         return []
     values = [value for key, value in structured.items() if key != ATIF]
     return [
-        {"type": "image", "source": {"media_type": image.media_type, "path": image.url or image.data_url}}
+        {
+            "type": "image",
+            "source": {"media_type": image.media_type, "path": image.url or image.data_url or image.file_id},
+        }
         for image in _images_in(values)
-        if image.media_type in _MEDIA_TYPES and not image.file_id
+        if image.media_type in _MEDIA_TYPES
     ]
 
 

@@ -24,7 +24,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.errors import InvalidArgument, InvalidEvent
-from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical
+from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical, json_or_text
 from agent_memory_log.events.payloads import EventData
 from agent_memory_log.interchange.atif import from_atif, to_atif
 from agent_memory_log.media import FORMATS, MAX_CONTENT_BYTES, Audio, Document, Image, Media, Video
@@ -83,10 +83,14 @@ def recorded(content: Sequence[str | Media]) -> list[Event]:
 
 
 def contents_of(events: Sequence[Event]) -> tuple[list[str | Media], list[str | Media]]:
-    """Return the parts of the user's messages after the first, and of the results."""
+    """Return the parts of the user's messages after the first, and of the results.
+
+    A provider may send the text of a result as JSON.
+    """
     users = [part for event in events if not isinstance(event.data, ToolResult) for part in parts_of(event.data)]
     results = [part for event in events if isinstance(event.data, ToolResult) for part in parts_of(event.data)]
-    return users[1:], results
+    texts = [str(json_or_text(part)) if isinstance(part, str) else part for part in results]
+    return users[1:], [part for part in texts if part]
 
 
 def is_accepted(part: str | Media, provider: str, *, in_result: bool) -> bool:
@@ -464,3 +468,13 @@ def test_payloads_without_parts() -> None:
 )
 def test_parts_of_gemini_are_read(part: Message, expected: Media | None) -> None:
     assert read_media(part, FORMATS["gemini"]) == expected
+
+
+def test_blank_text_beside_media_is_left_out_for_other_providers() -> None:
+    url = {"url": "https://x.y/z.png"}
+    content = [{"type": "text", "text": " "}, {"type": "image_url", "image_url": url}, {"type": "text", "text": "See"}]
+    events = parse([{"role": "user", "content": content}], "openai-chat")
+    built = build(snapshot_of(events), "anthropic")
+    assert [block["type"] for block in built[0]["content"]] == ["image", "text"]
+    assert validate(built, "anthropic") == []
+    assert not built.losses

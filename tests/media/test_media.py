@@ -472,7 +472,11 @@ def test_parts_of_gemini_are_read(part: Message, expected: Media | None) -> None
 
 def test_blank_text_beside_media_is_left_out_for_other_providers() -> None:
     url = {"url": "https://x.y/z.png"}
-    content = [{"type": "text", "text": " "}, {"type": "image_url", "image_url": url}, {"type": "text", "text": "See"}]
+    content: list[JsonValue] = [
+        {"type": "text", "text": " "},
+        {"type": "image_url", "image_url": url},
+        {"type": "text", "text": "See"},
+    ]
     events = parse([{"role": "user", "content": content}], "openai-chat")
     built = build(snapshot_of(events), "anthropic")
     assert [block["type"] for block in built[0]["content"]] == ["image", "text"]

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "agent_memory_log"
 FLOORS = (
     ("errors", "wording", "tables"),
     ("events",),
-    ("snapshot",),
+    ("snapshot", "media"),
     ("pairing", "store"),
     ("capabilities",),
     ("reader", "steps"),

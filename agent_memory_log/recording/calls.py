@@ -16,6 +16,7 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import RetryHint, ToolCall, ToolResult
+from agent_memory_log.transcript.conversion.crossing import Content, holds_media, text_and_structured
 
 _Call = TypeVar("_Call")
 
@@ -49,7 +50,7 @@ class RecordedCall:
 
     def result(
         self,
-        value: JsonValue,
+        value: JsonValue | Content,
         *,
         preview: str = "",
         bounds: Bounds | None = None,
@@ -59,8 +60,10 @@ class RecordedCall:
         """Set the value that the tool returned. It replaces an outcome that was set before.
 
         Args:
-            value: The value. Text is stored unchanged, whether it is JSON or plain text for the model. Any other value
-                is encoded as compact JSON; None becomes ``null``.
+            value: The value. Text is stored unchanged, whether it is JSON or plain text for the model. An ``Image``,
+                ``Document`` or other media of ``agent_memory_log.media``, or a list of texts and media, is stored in
+                ``structured``, with the text as the result. Any other value is encoded as compact JSON; None becomes
+                ``null``.
             preview: See ``ToolResult``.
             bounds: See ``ToolResult``.
             server_data: Data for the application, encoded like ``value``. It is never sent to a model. None means no
@@ -68,11 +71,16 @@ class RecordedCall:
             telemetry: See ``ToolResult``.
 
         Raises:
-            InvalidEvent: ``value`` or ``server_data`` cannot be encoded as JSON.
+            InvalidEvent: ``value`` or ``server_data`` cannot be encoded as JSON, or ``value`` holds media and is larger
+                than ``MAX_CONTENT_BYTES``.
         """
+        text, structured = (
+            text_and_structured(value, "result_json") if holds_media(value) else (json_text(value, "result_json"), None)
+        )
         self._set_outcome(
             server_data,
-            result_json=json_text(value, "result_json"),
+            result_json=text,
+            structured=structured,
             preview=preview,
             bounds=bounds,
             telemetry=telemetry,

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import (
@@ -19,9 +20,11 @@ from agent_memory_log.events.payloads import (
     ToolCall,
     UserMessage,
 )
+from agent_memory_log.media import Media
 from agent_memory_log.recording.calls import Enclosing, RecordedCall, payload_text
 from agent_memory_log.recording.operations import CallToMake, Operations, recorded_call
 from agent_memory_log.steps import Steps
+from agent_memory_log.transcript.conversion.crossing import Content, text_and_structured
 
 _Stored = TypeVar("_Stored")
 _OptionalEvent = TypeVar("_OptionalEvent")
@@ -74,14 +77,23 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
 
     def user(
         self,
-        message: str,
+        message: Content,
         *,
         structured: JsonValue = None,
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> _Stored:
-        """Record a message of the user; see ``UserMessage``."""
-        return self.record(UserMessage(message, structured), key=key, labels=labels)
+        """Record a message of the user; see ``UserMessage``.
+
+        ``message`` may be an ``Image`` or other media of ``agent_memory_log.media``, or a list of texts and media. They
+        are stored in ``structured``, so ``structured`` cannot be set too. A message with media that is larger than
+        ``MAX_CONTENT_BYTES`` raises ``InvalidEvent``.
+        """
+        if isinstance(message, (Media, list, tuple)):
+            if structured is not None:
+                raise InvalidArgument("structured cannot be set for a message of several parts, which is stored there")
+            return self.record(UserMessage(*text_and_structured(message, "message")), key=key, labels=labels)
+        return self.record(UserMessage(cast("str", message), structured), key=key, labels=labels)
 
     def assistant(
         self,

@@ -6,6 +6,7 @@
 ``import_transcript`` appends a provider's messages to a run. ``read_chat_lines`` reads files of such messages.
 """
 
+from agent_memory_log.transcript.conversion.crossing import parts_of
 from agent_memory_log.transcript.files import ChatLine, import_transcript, import_transcript_sync, read_chat_lines
 from agent_memory_log.transcript.findings import Change, Finding, Loss, Path, WireMessage
 from agent_memory_log.transcript.names import decode_name, encode_name
@@ -39,6 +40,7 @@ __all__ = [
     "import_transcript_sync",
     "model_request",
     "parse",
+    "parts_of",
     "provider_names",
     "read_chat_lines",
     "repair",

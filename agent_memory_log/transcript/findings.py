@@ -53,6 +53,7 @@ class Loss(msgspec.Struct, frozen=True):
         reason: A stable name:
 
             - ``unknown_type``: no builder handles the event's type.
+            - ``media``: this provider does not accept an image, document, audio or video.
             - ``other_provider``: only another provider accepts the content.
             - ``reasoning``: this provider does not accept the reasoning.
             - ``redacted``: the event was erased from the log.

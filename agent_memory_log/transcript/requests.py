@@ -145,7 +145,7 @@ def _recorded(
 
 
 def stored_up_to(snapshot: Snapshot, provider: str, parameters: Mapping[str, JsonValue]) -> int:
-    """Return the seq of the last event that OpenAI itself adds to a request; 0 if it adds none of this run's events.
+    """Return the seq of the last event that OpenAI itself adds to a request; 0 if it adds no event of this run.
 
     It adds everything up to the response that ``previous_response_id`` names. To a request with ``conversation``, it
     adds everything up to the latest response in this conversation.

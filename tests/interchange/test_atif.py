@@ -297,17 +297,18 @@ class TestExport:
         ("block", "path"),
         [
             ({"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}, "https://x.test/a.png"),
-            ({"type": "input_image", "image_url": "data:image/png;base64,AA"}, "data:image/png;base64,AA"),
+            ({"type": "input_image", "image_url": "data:image/png;base64,AAAA"}, "data:image/png;base64,AAAA"),
             (
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}},
-                "data:image/png;base64,AA",
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+                "data:image/png;base64,AAAA",
             ),
             ({"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}}, "https://x.test/a.png"),
-            ({"image": {"format": "png", "source": {"bytes": "AA"}}}, "data:image/png;base64,AA"),
-            ({"inlineData": {"mimeType": "image/png", "data": "AA"}}, "data:image/png;base64,AA"),
-            ({"inline_data": {"mime_type": "image/png", "data": "AA"}}, "data:image/png;base64,AA"),
+            ({"inlineData": {"mimeType": "image/png", "data": "AAAA"}}, "data:image/png;base64,AAAA"),
+            ({"inline_data": {"mime_type": "image/png", "data": "AAAA"}}, "data:image/png;base64,AAAA"),
             ({"fileData": {"mimeType": "image/png", "fileUri": "gs://x/a"}}, "gs://x/a"),
             ({"fileData": {"fileUri": "https://x.test/a.png"}}, "https://x.test/a.png"),
+            ({"image": {"format": "png", "source": {"bytes": "AAAA"}}}, "data:image/png;base64,AAAA"),
+            ({"image": {"format": "png", "source": {"s3Location": {"uri": "s3://b/k"}}}}, "s3://b/k"),
         ],
     )
     def test_images_become_image_parts(self, block: dict[str, Any], path: str) -> None:

@@ -32,6 +32,7 @@ from agent_memory_log.events.payloads import (
     UserMessage,
 )
 from agent_memory_log.transcript.conversion.calls import CallLedger
+from agent_memory_log.transcript.conversion.crossing import Crossing, cross, user_message_of
 from agent_memory_log.transcript.conversion.foreign import content_beside_text
 from agent_memory_log.transcript.conversion.partial import is_partial
 from agent_memory_log.transcript.conversion.rendering import TextPayload
@@ -88,9 +89,10 @@ class Builder(ABC):
         self.losses: list[Loss] = []
         self.recorded = Recorded()
         self._calls = CallLedger(self.rules, self.provider)
+        self._document_names: set[str] = set()
         self._own_types = frozenset({f"{self.provider}.message", f"{self.provider}.block"})
         self._handlers: dict[type[EventData], _Handler] = {
-            UserMessage: partial(self.add_message, "user"),
+            UserMessage: self._user,
             AssistantMessage: self._assistant,
             SystemMessage: partial(self.add_message, "system"),
             Thinking: self._thinking,
@@ -176,6 +178,21 @@ class Builder(ABC):
 
     # Code that all providers share.
 
+    def _user(self, seq: int, data: UserMessage, event_type: str = EventType.USER_MESSAGE) -> None:
+        crossing = None if data.structured is None else self._crossing(seq, data, event_type)
+        if crossing is not None:
+            if not crossing.text and crossing.structured is None:
+                return
+            data = UserMessage(crossing.text, crossing.structured)
+        self.add_message("user", seq, data)
+
+    def _crossing(self, seq: int, data: UserMessage | ToolResult, event_type: str) -> Crossing | None:
+        """Return content with media in the form of this provider, and record the losses."""
+        crossing = cross(data, self.provider, self._document_names)
+        for lost in () if crossing is None else crossing.losses:
+            self.lose(lost.reason, lost.message, seq, event_type)
+        return crossing
+
     def _assistant(self, seq: int, data: AssistantMessage) -> None:
         if data.structured is not None and is_partial(data):
             if not self.keeps_partial or not data.message:
@@ -205,6 +222,9 @@ class Builder(ABC):
         wire_id = self._calls.result(data)
         if wire_id is None:
             return
+        crossing = None if data.structured is None else self._crossing(seq, data, data.event_type)
+        if crossing is not None:
+            data = crossing.result(data)
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         omitted = None if self.max_result_bytes is None else self._omitted(seq, data, self.max_result_bytes)
         self.result(seq, data, wire_id, omitted, residual)
@@ -236,6 +256,10 @@ class Builder(ABC):
             return
         provider, _, unit = kind.rpartition(".")
         if provider in PROVIDERS and provider != self.provider and unit in ("message", "block"):
+            message = user_message_of(data)
+            if message is not None:
+                self._user(seq, message, kind)
+                return
             self.lose("other_provider", f"only {provider} accepts this {unit}", seq, kind)
         else:
             self._unknown_type(seq, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from agent_memory_log.transcript.findings import WireMessage
@@ -151,18 +152,16 @@ class _Repairer(BlockRepairer):
     def _join(self) -> None:
         """Join contents of the model that follow each other, if one of them has calls."""
         joined: list[Turn] = []
-        for turn in self.turns:
-            latest = joined[-1] if joined else None
-            if (
-                latest is not None
-                and turn.role == latest.role == MODEL
-                and (self._has_call(latest) or self._has_call(turn))
-            ):
+        for role, group in groupby(self.turns, key=lambda turn: turn.role):
+            first, *others = group
+            joined.append(first)
+            if role != MODEL or not any(map(self._has_call, (first, *others))):
+                joined += others
+                continue
+            for turn in others:
                 message = "a content with calls must follow a content of the user or a result"
                 self.draft.note("joined_message", message, (turn.entry.index,), turn.entry.own)
-                latest.parts += turn.parts
-                continue
-            joined.append(turn)
+                first.parts += turn.parts
         self.turns = joined
 
     @staticmethod

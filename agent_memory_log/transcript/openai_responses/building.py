@@ -13,9 +13,17 @@ from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Builder
 from agent_memory_log.transcript.conversion.rendering import TextPayload, text_message
 from agent_memory_log.transcript.differences import apply
 from agent_memory_log.transcript.findings import WireMessage
+from agent_memory_log.transcript.json_types import is_map, list_in, map_in
 from agent_memory_log.transcript.openai_responses import rendering
 from agent_memory_log.transcript.openai_responses.items import is_from_model
-from agent_memory_log.transcript.openai_responses.rendering import CALLS, FUNCTION, INPUT_TEXT, CallKind, CallKinds
+from agent_memory_log.transcript.openai_responses.rendering import (
+    CALLS,
+    COMPUTER,
+    FUNCTION,
+    INPUT_TEXT,
+    CallKind,
+    CallKinds,
+)
 
 
 class ResponsesBuilder(Builder):
@@ -53,10 +61,23 @@ class ResponsesBuilder(Builder):
     def result(self, seq: int, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> None:
         """Add a result of the kind that its call requires."""
         kind = _kind_of(residual, self._kinds.result(wire_id))
-        item = INPUT_TEXT.apply(rendering.result_item(kind, data, wire_id), residual, "output")
+        item = rendering.result_item(kind, data, wire_id)
+        if kind.tool and "parts" in residual:  # only content from elsewhere has parts here
+            self._add_media(kind, item, residual["parts"], seq, data)
+        else:
+            INPUT_TEXT.apply(item, residual, "output")
         if omitted is not None:
             item[kind.output] = rendering.cut_output(kind, omitted)
         self._add(item, seq)
+
+    def _add_media(self, kind: CallKind, item: WireMessage, spans: object, seq: int, data: ToolResult) -> None:
+        """Add the media of a result whose output is no list of parts. Only a screenshot can be such an output."""
+        parts = [map_in(span.get("part")) for span in list_in(spans) if is_map(span)]
+        images = [part for part in parts if part.get("type") == "input_image"] if kind is COMPUTER else []
+        if images:
+            item["output"] = rendering.screenshot(images[0])
+        for _ in parts[len(images[:1]) :]:
+            self.lose("media", f"the output of a {kind.call} cannot hold this media", seq, data.event_type)
 
     def own(self, seq: int, data: UnknownPayload) -> bool:
         """Add an item that fits no payload."""

@@ -166,6 +166,11 @@ def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> WireMessage:
     return item
 
 
+def screenshot(image: Mapping[str, JsonValue]) -> WireMessage:
+    """Return the output of a computer call that shows an ``input_image``."""
+    return {"type": "computer_screenshot", **{key: image[key] for key in ("image_url", "file_id") if key in image}}
+
+
 def cut_output(kind: CallKind, omitted: str) -> JsonValue:
     """Return the output that replaces a result that is too large."""
     if kind is COMPUTER:

@@ -958,7 +958,7 @@ def test_losses_name_lost_parts_and_nothing_else(provider: str) -> None:
         {"role": "user", "content": [result]},
     ]
     assert not build(snapshot_of(parse(messages, "anthropic", source="s")), provider).losses
-    thing = {"type": "search_result", "source": "s", "title": "t", "content": []}
+    thing: Message = {"type": "search_result", "source": "s", "title": "t", "content": []}
     messages[0] = {"role": "user", "content": [plain, thing]}
     (loss,) = build(snapshot_of(parse(messages, "anthropic", source="s")), provider).losses
     assert (loss.reason, loss.seq, loss.type) == ("other_provider", 1, "user_message")

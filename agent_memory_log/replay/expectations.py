@@ -296,8 +296,9 @@ def _is_from_model(event: Event) -> bool:
     if data.type.startswith(RESPONSES):
         return is_from_model(dict(data.data))
     message = data.data.get("message", data.data)
-    role = data.data.get("role", message.get("role") if isinstance(message, Mapping) else None)
-    return role == "assistant"
+    inner = message.get("role") if isinstance(message, Mapping) else None
+    default = "assistant" if data.type.endswith(".block") else None  # a block without a role, as the builders have it
+    return (data.data.get("role") or inner or default) == "assistant"
 
 
 def _is_given(event: Event) -> bool:

@@ -67,6 +67,11 @@ class ModelTurn(msgspec.Struct, frozen=True):
         return "".join(event.data.message for event in self.events if isinstance(event.data, AssistantMessage))
 
     @property
+    def answer_id(self) -> str:
+        """The recorded id of the answer, or an id with the number of the turn."""
+        return self.events[0].labels.get("response_id", f"replayed-turn-{self.number}")
+
+    @property
     def tool_calls(self) -> tuple[Event, ...]:
         """The events of the requested tool calls; pass each of them to ``tool_result``."""
         return tuple(event for event in self.events if isinstance(event.data, ToolCall))

@@ -12,7 +12,6 @@ from typing import Any
 from agent_memory_log.events.jsonvalue import decode_json
 from agent_memory_log.replay.expectations import ModelTurn
 from agent_memory_log.transcript.anthropic.rendering import PROVIDER as ANTHROPIC
-from agent_memory_log.transcript.json_types import list_in
 from agent_memory_log.transcript.openai_chat.rendering import PROVIDER as CHAT
 from agent_memory_log.transcript.openai_responses.rendering import PROVIDER as RESPONSES
 
@@ -31,18 +30,13 @@ def answer_body(turn: ModelTurn, provider: str, model: str) -> Map:
     return _BODIES[provider](turn, turn.events[0].labels.get("model", model))
 
 
-def answer_id(turn: ModelTurn) -> str:
-    """Return the recorded id of the answer, or an id that names the turn."""
-    return turn.events[0].labels.get("response_id", f"replayed-turn-{turn.number}")
-
-
 def _anthropic(turn: ModelTurn, model: str) -> Map:
     content: list[Any] = []
     for message in turn.messages:
         text = message["content"]
         content += [{"type": "text", "text": text}] if isinstance(text, str) else text
     return {
-        "id": answer_id(turn),
+        "id": turn.answer_id,
         "type": "message",
         "role": "assistant",
         "model": model,
@@ -57,7 +51,7 @@ def _chat(turn: ModelTurn, model: str) -> Map:
     message: Map = turn.message if turn.messages else {"role": "assistant", "content": None}
     stop_reason = _stop_reason(turn, "tool_calls", "stop")
     return {
-        "id": answer_id(turn),
+        "id": turn.answer_id,
         "object": "chat.completion",
         "created": _seconds(turn),
         "model": model,
@@ -71,19 +65,28 @@ def _responses(turn: ModelTurn, model: str) -> Map:
     is_error = reason is not None and reason not in _STATUSES | _INCOMPLETE
     status = reason if reason in _STATUSES else "failed" if is_error else "incomplete"
     return {
-        "id": answer_id(turn),
+        "id": turn.answer_id,
         "object": "response",
         "created_at": _seconds(turn),
         "status": status,
         "error": {"code": reason, "message": reason} if is_error else None,
         "incomplete_details": {"reason": reason} if reason in _INCOMPLETE else None,
         "model": model,
-        "output": list(turn.messages),
+        "output": [_output_item(item, f"{turn.answer_id}-{index}") for index, item in enumerate(turn.messages)],
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
         "usage": _usage(turn),
     }
+
+
+def _output_item(item: Map, item_id: str) -> Map:
+    """Return an item as the API sends it. Agents may write the model's messages in a shorter form."""
+    if "type" in item or "role" not in item:
+        return item
+    text = item["content"]
+    content = [{"type": "output_text", "text": text, "annotations": []}] if isinstance(text, str) else text
+    return {"type": "message", "id": item_id, "status": "completed", **item, "content": content}
 
 
 _BODIES: dict[str, Callable[[ModelTurn, str], Map]] = {ANTHROPIC: _anthropic, CHAT: _chat, RESPONSES: _responses}

@@ -168,7 +168,9 @@ class Replayer(_Block["Replayer"]):
         """Check that the agent would send the recorded messages to the model for the next turn.
 
         The messages are compared as JSON with the transcript before the next turn. The results of parallel calls may be
-        in any order. The content of a user message may be plain text or a list with one text block.
+        in any order. Content may be plain text or a list with one text block. Answers of the model may lack fields that
+        the provider need not get back: empty fields, ``annotations``, ``caller``, ``citations``, ``logprobs``,
+        ``status``, and the ids of items of OpenAI Responses.
 
         Args:
             messages: The agent's messages in the provider's form. They include the system prompt if the provider has it

@@ -270,9 +270,13 @@ def test_existing_recording(replay):
     )
     outcome, out = run_tests(recorded, body, "--amlog-record=missing")
     assert outcome == {"passed": 5}, out
-    names = {(run.agent, run.run) for run in map(load_recording, [recorded / "inner/sync.jsonl", recorded / "async.jsonl"])}
+    names = {
+        (run.agent, run.run) for run in map(load_recording, [recorded / "inner/sync.jsonl", recorded / "async.jsonl"])
+    }
     assert names == {("agent", "sync"), ("support", "async")}
-    outcome, out = run_tests(recorded, body.replace("record=live", "record=never"))
+    outcome, out = run_tests(
+        recorded, body.replace("record=live_async", "record=never").replace("record=live", "record=never")
+    )
     assert outcome == {"passed": 5}, out
     assert not list(recorded.glob("**/.amlog-*"))
 

@@ -49,16 +49,16 @@ def run_agent(snapshot: Snapshot, provider: str, change: Change = as_recorded) -
     return turns
 
 
-def problems_of(items: list[Any], check: Callable[[Any], object]) -> str:
-    """Return the number and the texts of the errors that ``check`` raises."""
+def problems_of(items: list[Any], check: Callable[[Any], object]) -> list[str]:
+    """Return the errors that ``check`` raises, each with the name of its exchange."""
     problems: list[str] = []
     for item in items:
-        exchange = item[0] if isinstance(item, list) else item
+        exchange: Exchange = item[0] if isinstance(item, list) else item
         try:
             check(item)
-        except Exception as error:
-            problems.append(f"{exchange.name}: {type(error).__name__}: {str(error)[:300]}")
-    return "\n".join([f"{len(problems)} of {len(items)}", *problems[:20]]) if problems else ""
+        except (Exception, pytest.fail.Exception) as error:
+            problems.append(f"{exchange.name} ({exchange.host}): {type(error).__name__}: {str(error)[:300]}")
+    return problems
 
 
 def test_agent_that_sends_what_was_recorded_has_no_divergence() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.replay.clients.answers import Map

@@ -62,7 +62,7 @@ def replay(request: pytest.FixtureRequest) -> Generator[Callable[..., Replayer]]
             replays the new recording. If the test passes, the recording replaces the file, which holds only this run.
     """
     replayers: list[Replayer] = []
-    recordings: dict[Path, Recording] = {}
+    recordings = _Recordings(request.path.parent, request.config.getoption("--amlog-record"))
 
     def open_recording(
         source: str | Path,
@@ -75,27 +75,9 @@ def replay(request: pytest.FixtureRequest) -> Generator[Callable[..., Replayer]]
     ) -> Replayer:
         from agent_memory_log.replay import Replayer  # noqa: PLC0415  # other tests do not need it
 
-        snapshot = load(source, agent, run, record)
-        replayer = Replayer(snapshot, provider, match=match)
+        replayer = Replayer(recordings.load(source, agent, run, record), provider, match=match)
         replayers.append(replayer)
         return replayer
-
-    def load(source: str | Path, agent: str | None, run: str | None, record: RunLive | None) -> Snapshot:
-        from agent_memory_log.replay import load_recording  # noqa: PLC0415  # as above
-        from agent_memory_log.replay.live import record_live  # noqa: PLC0415  # as above
-        from agent_memory_log.replay.sources import names_store  # noqa: PLC0415  # as above
-
-        if names_store(source):
-            return load_recording(source, agent=agent, run=run)
-        path = request.path.parent / source
-        mode = request.config.getoption("--amlog-record")
-        if record is not None and path not in recordings and (mode == "all" or (mode and not path.exists())):
-            recordings[path] = record_live(path, record, agent=agent, run=run)
-        if path in recordings:
-            return recordings[path].snapshot
-        if not path.exists():
-            pytest.fail(_missing(path, source, has_record=record is not None), pytrace=False)
-        return load_recording(path, agent=agent, run=run)
 
     yield open_recording
     outcome = request.node.stash.get(_outcome, "")
@@ -103,7 +85,38 @@ def replay(request: pytest.FixtureRequest) -> Generator[Callable[..., Replayer]]
         for replayer in replayers:
             replayer.finish()
     if outcome == "passed":
-        for path, recording in recordings.items():
+        recordings.write()
+
+
+class _Recordings:
+    """The recordings of one test. ``mode`` is the value of the option ``--amlog-record``, or None."""
+
+    def __init__(self, folder: Path, mode: str | None) -> None:
+        self._folder = folder
+        self._mode = mode
+        self._new: dict[Path, Recording] = {}
+
+    def load(self, source: str | Path, agent: str | None, run: str | None, record: RunLive | None) -> Snapshot:
+        """Return the recorded run. Record it first if it is missing, or if all runs are to be recorded."""
+        from agent_memory_log.replay import load_recording  # noqa: PLC0415  # other tests do not need it
+        from agent_memory_log.replay.live import record_live  # noqa: PLC0415  # as above
+        from agent_memory_log.replay.sources import names_store  # noqa: PLC0415  # as above
+
+        if names_store(source):
+            return load_recording(source, agent=agent, run=run)
+        path = self._folder / source
+        is_wanted = self._mode == "all" or (self._mode == "missing" and not path.exists())
+        if record is not None and is_wanted and path not in self._new:
+            self._new[path] = record_live(path, record, agent=agent, run=run)
+        if path in self._new:
+            return self._new[path].snapshot
+        if not path.exists():
+            pytest.fail(_missing(path, source, has_record=record is not None), pytrace=False)
+        return load_recording(path, agent=agent, run=run)
+
+    def write(self) -> None:
+        """Write the new recordings to their files."""
+        for path, recording in self._new.items():
             recording.write(path)
 
 

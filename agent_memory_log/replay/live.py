@@ -19,7 +19,9 @@ from agent_memory_log.replay.sources import load_recording
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transfer.jsonl import export_run, export_run_sync
 
-RunLive = Callable[[SyncRunRecorder], object] | Callable[[RunRecorder], Coroutine[object, object, object]]
+_RunAsync = Callable[[RunRecorder], Coroutine[object, object, object]]
+
+RunLive = Callable[[SyncRunRecorder], object] | _RunAsync
 """Runs an agent with its real model and tools. It records the run with the recorder that it gets."""
 
 
@@ -67,7 +69,7 @@ def record_live(path: Path, run_live: RunLive, *, agent: str | None = None, run:
             )
     if iscoroutinefunction(run_live):
         with ThreadPoolExecutor(max_workers=1) as executor:
-            recording = executor.submit(asyncio.run, _record(run_live, *names)).result()
+            recording = executor.submit(asyncio.run, _record(cast("_RunAsync", run_live), *names)).result()
     else:
         with open_sync_store("memory:") as store, SyncRunRecorder(store, *names) as recorder:
             cast("Callable[[SyncRunRecorder], object]", run_live)(recorder)
@@ -77,9 +79,7 @@ def record_live(path: Path, run_live: RunLive, *, agent: str | None = None, run:
     return recording
 
 
-async def _record(
-    run_live: Callable[[RunRecorder], Coroutine[object, object, object]], agent: str, run: str
-) -> Recording:
+async def _record(run_live: _RunAsync, agent: str, run: str) -> Recording:
     async with open_store("memory:") as store, RunRecorder(store, agent, run) as recorder:
         await run_live(recorder)
         lines = [line async for line in export_run(store, agent, run)]

@@ -17,6 +17,7 @@ from agent_memory_log.errors import InvalidArgument, ReplayDivergence
 from agent_memory_log.recording import SyncRunRecorder
 from agent_memory_log.replay import Replayer, differences
 from agent_memory_log.transcript import build
+from agent_memory_log.transcript.json_types import is_list, is_map, list_in, map_in
 from tests.replay.test_traffic_replay import REPLAYED, problems_of
 from tests.transcript.test_traffic import recorded
 from tests.transcript.traffic import Exchange
@@ -98,10 +99,10 @@ def facts(answer: Any) -> dict[str, Any]:
 
 
 def without_empty(value: Any) -> Any:
-    if isinstance(value, dict):
+    if is_map(value):
         items = {key: without_empty(item) for key, item in value.items() if key != "index"}
         return {key: item for key, item in items.items() if item not in (None, [], "", {})}
-    return [without_empty(item) for item in value] if isinstance(value, list) else value
+    return [without_empty(item) for item in value] if is_list(value) else value
 
 
 def at_the_answer(exchange: Exchange) -> Replayer:
@@ -198,10 +199,10 @@ def test_divergence_leaves_the_client_unchanged() -> None:
         ask_chat(replayer.openai_client(), [{"role": "user", "content": "Where?"}])
     with pytest.raises(ReplayDivergence, match="continues with model turn 2 of 2"), Replayer(TWO_TURNS) as replayer:
         ask_anthropic(replayer.anthropic_client(), QUESTION)
-    with pytest.raises(ReplayDivergence, match="the recording ends after turn 2"), Replayer(TWO_TURNS) as replayer:
-        run_agent(replayer.anthropic_client())
-        transcript = build(TWO_TURNS, "anthropic")
-        ask_anthropic(replayer.anthropic_client(), transcript)
+    replayer = Replayer(TWO_TURNS)
+    run_agent(replayer.anthropic_client())
+    with pytest.raises(ReplayDivergence, match="the recording ends after turn 2"):
+        ask_anthropic(replayer.anthropic_client(), list(build(TWO_TURNS, "anthropic")))
 
 
 async def test_async_clients_are_replayed_and_diverge() -> None:
@@ -211,7 +212,7 @@ async def test_async_clients_are_replayed_and_diverge() -> None:
         await client.messages.create(model="m", max_tokens=9, messages=transcript[:1])
         async with client.messages.stream(model="m", max_tokens=9, messages=transcript[:3]) as stream:
             assert await stream.get_final_text() == "It was sent."
-    with pytest.raises(ReplayDivergence, match="the recording has it|messages"):
+    with pytest.raises(ReplayDivergence, match="before model turn 1"):
         await Replayer(TWO_TURNS).async_anthropic_client().messages.create(model="m", max_tokens=9, messages=[])
     openai_client = Replayer(TWO_TURNS, "openai-responses").async_openai_client()
     response = await openai_client.responses.create(model="m", input="Where is my order?")
@@ -228,7 +229,7 @@ def test_lenient_replay_does_not_compare_messages() -> None:
 @pytest.mark.parametrize("continued", ["previous_response_id", "conversation"])
 def test_input_may_continue_an_earlier_response(continued: str) -> None:
     with Replayer(TWO_TURNS, "openai-responses") as replayer:
-        client = replayer.openai_client()
+        client: Any = replayer.openai_client()
         first_more: Any = {"conversation": "conv_1"} if continued == "conversation" else {}
         first = client.responses.create(model="m", input="Where is my order?", **first_more)
         output: Any = {"type": "function_call_output", "call_id": "toolu_1", "output": "sent"}
@@ -244,9 +245,7 @@ def test_other_requests_are_refused() -> None:
     client = Replayer(TWO_TURNS, "openai-chat").openai_client()
     with pytest.raises(InvalidArgument, match=r"no answer for GET /v1/models; .* POST /chat/completions"):
         client.models.list()
-    with pytest.raises(
-        InvalidArgument, match="a request of openai-responses, but the replayer has messages of openai-ch"
-    ):
+    with pytest.raises(InvalidArgument, match="a request of openai-responses, but the replayer has"):
         client.responses.create(model="m", input="Hi")
     with pytest.raises(InvalidArgument, match="no answer for POST /v1/messages/count_tokens"):
         Replayer(TWO_TURNS).anthropic_client().messages.count_tokens(model="m", messages=QUESTION)
@@ -274,13 +273,12 @@ def read_stream(client: Any, provider: str) -> tuple[str, Exception | None]:
     texts: list[str] = []
     try:
         for event in stream:
-            data = event.to_dict()
+            data: dict[str, Any] = event.to_dict()
             if data.get("type") == "error":  # the SDK raises the errors of the other providers itself
                 return "".join(texts), RuntimeError(data["message"])
-            for choice in data.get("choices", []):
-                texts.append(choice["delta"].get("content") or "")
-            delta = data.get("delta")
-            texts.append(delta.get("text", "") if isinstance(delta, dict) else delta or "")
+            deltas = [data.get("delta"), *[choice["delta"] for choice in list_in(data.get("choices"))]]
+            texts += [delta for delta in deltas if isinstance(delta, str)]
+            texts += [map_in(delta).get("text") or map_in(delta).get("content") or "" for delta in deltas]
     except (anthropic.APIError, openai.APIError) as error:
         return "".join(texts), error
     return "".join(texts), None

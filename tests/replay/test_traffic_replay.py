@@ -14,6 +14,7 @@ from agent_memory_log.errors import ReplayDivergence
 from agent_memory_log.recording import RecordedResponse, SyncRunRecorder
 from agent_memory_log.replay import ModelTurn, Replayer
 from agent_memory_log.transcript import build, parse
+from agent_memory_log.transcript.json_types import is_list
 from tests.transcript.test_traffic import ANSWERED, recorded
 from tests.transcript.traffic import Exchange
 
@@ -25,7 +26,7 @@ CONVERSATIONS = [
 ]
 
 Change = Callable[[str, Any], Any]
-"""Takes what an agent would do, by name: ``turns``, ``messages`` or ``calls``. Returns what it does instead."""
+"""Takes the agent's next steps and their name: ``turns``, ``messages`` or ``calls``. Returns other steps."""
 
 
 def as_recorded(_: str, steps: Any) -> Any:
@@ -53,7 +54,7 @@ def problems_of(items: list[Any], check: Callable[[Any], object]) -> list[str]:
     """Return the errors that ``check`` raises, each with the name of its exchange."""
     problems: list[str] = []
     for item in items:
-        exchange: Exchange = item[0] if isinstance(item, list) else item
+        exchange: Exchange = item[0] if is_list(item) else item
         try:
             check(item)
         except (Exception, pytest.fail.Exception) as error:
@@ -61,7 +62,7 @@ def problems_of(items: list[Any], check: Callable[[Any], object]) -> list[str]:
     return problems
 
 
-def test_agent_that_sends_what_was_recorded_has_no_divergence() -> None:
+def test_agent_that_sends_the_recorded_messages_has_no_divergence() -> None:
     def check(exchange: Exchange) -> None:
         for snapshot in (recorded(exchange).run, recorded(exchange).unanswered):
             run_agent(snapshot, exchange.provider)

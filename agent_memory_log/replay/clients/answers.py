@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from agent_memory_log.events.jsonvalue import decode_json
+from agent_memory_log.events.jsonvalue import JsonValue, decode_json
 from agent_memory_log.replay.expectations import ModelTurn
 from agent_memory_log.transcript.anthropic.rendering import PROVIDER as ANTHROPIC
 from agent_memory_log.transcript.openai_chat.rendering import PROVIDER as CHAT
@@ -19,7 +19,7 @@ Map = dict[str, Any]
 
 _STATUSES = frozenset({"cancelled", "completed", "failed", "in_progress", "incomplete", "queued"})
 _INCOMPLETE = frozenset({"content_filter", "max_output_tokens"})
-"""The stop reasons of OpenAI Responses that stand in ``incomplete_details`` and not in ``status``."""
+"""The stop reasons of OpenAI Responses that are in ``incomplete_details`` and not in ``status``."""
 
 
 def answer_body(turn: ModelTurn, provider: str, model: str) -> Map:
@@ -85,7 +85,7 @@ def _output_item(item: Map, item_id: str) -> Map:
     if "type" in item or "role" not in item:
         return item
     text = item["content"]
-    content = [{"type": "output_text", "text": text, "annotations": []}] if isinstance(text, str) else text
+    content: list[Any] = [{"type": "output_text", "text": text, "annotations": []}] if isinstance(text, str) else text
     return {"type": "message", "id": item_id, "status": "completed", **item, "content": content}
 
 
@@ -102,6 +102,6 @@ def _seconds(turn: ModelTurn) -> int:
     return int(turn.events[0].timestamp.timestamp())
 
 
-def _usage(turn: ModelTurn) -> Any:
+def _usage(turn: ModelTurn) -> JsonValue:
     usage = turn.events[0].labels.get("usage")
     return None if usage is None else decode_json(usage)

@@ -49,11 +49,9 @@ def answer_stream(body: Map, provider: str, *, with_usage: bool, partial: str, e
             sent.append({**_chunk(body), "choices": [], "usage": body["usage"]})
         end = b"" if partial else b"data: [DONE]\n\n"
         return b"".join(b"data: %b\n\n" % encode_json(event) for event in sent) + end
-    numbered = [{**event, "sequence_number": index} for index, event in enumerate(sent)]
-    return b"".join(
-        b"event: %b\ndata: %b\n\n" % (event["type"].encode(), encode_json(event))
-        for event in (numbered if provider == RESPONSES else sent)
-    )
+    numbered: list[Map] = [{**event, "sequence_number": index} for index, event in enumerate(sent)]
+    typed = numbered if provider == RESPONSES else sent
+    return b"".join(b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), encode_json(event)) for event in typed)
 
 
 # Anthropic.
@@ -84,7 +82,7 @@ def _opened_block(block: Map) -> tuple[Map, list[Map]]:
     kind = block.get("type")
     if kind == "text":
         citations = list_in(block.get("citations"))
-        start = {**block, "text": "", **({"citations": []} if citations else {})}
+        start: Map = {**block, "text": "", **({"citations": []} if citations else {})}
         deltas: list[Map] = [{"type": "citations_delta", "citation": citation} for citation in citations]
         return start, [*deltas, {"type": "text_delta", "text": block["text"]}]
     if kind == "thinking":
@@ -112,7 +110,7 @@ def _chat(body: Map) -> Iterator[Map]:
 
 
 def _chat_end(body: Map) -> Iterator[Map]:
-    choice = {"index": 0, "delta": {}, "finish_reason": body["choices"][0]["finish_reason"]}
+    choice: Map = {"index": 0, "delta": {}, "finish_reason": body["choices"][0]["finish_reason"]}
     yield {**_chunk(body), "choices": [choice]}
 
 
@@ -124,14 +122,21 @@ def _chat_error(message: str) -> Map:
 
 
 def _responses(body: Map) -> Iterator[Map]:
-    begun = {**body, "status": "in_progress", "error": None, "incomplete_details": None, "output": [], "usage": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
+    empty: Map = {
+        **body,
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "output": [],
+        "usage": None,
+    }
+    yield {"type": "response.created", "response": empty}
+    yield {"type": "response.in_progress", "response": empty}
     for index, item in enumerate(body["output"]):
         place = {"item_id": item.get("id", ""), "output_index": index}
         key, prefix = _ITEM_TEXTS.get(item.get("type"), ("", ""))
         lists = [name for name in ("content", "summary") if list_in(item.get(name))]
-        start = {**item, **{name: [] for name in lists}, **({key: ""} if key in item else {})}
+        start: Map = {**item, **{name: [] for name in lists}, **({key: ""} if key in item else {})}
         if "status" in item:
             start["status"] = "in_progress"
         yield {"type": "response.output_item.added", "output_index": index, "item": start}
@@ -156,7 +161,7 @@ def _part(part: Map, place: Map, name: str) -> Iterator[Map]:
     kind = "content_part" if name == "content" else "reasoning_summary_part"
     key, prefix = _PART_TEXTS.get(part.get("type", ""), ("", ""))
     annotations = list_in(part.get("annotations"))
-    start = {**part, **({key: ""} if key in part else {}), **({"annotations": []} if annotations else {})}
+    start: Map = {**part, **({key: ""} if key in part else {}), **({"annotations": []} if annotations else {})}
     yield {"type": f"response.{kind}.added", **place, "part": start}
     if isinstance(part.get(key), str):
         yield from _text(part[key], place, key, prefix)

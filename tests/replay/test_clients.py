@@ -1,4 +1,4 @@
-"""Checks the replayed clients: OpenAI's and Anthropic's SDKs read from the log what they read from the provider."""
+"""Checks the replayed clients: OpenAI's and Anthropic's SDKs read the same from the log as from the provider."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ def wire_client(exchange: Exchange) -> Any:
 
 
 def facts(answer: Any) -> dict[str, Any]:
-    """Return what the log keeps of an answer, without empty values: SDKs and streams differ in them."""
+    """Return the fields of an answer that the log has, without empty values: SDKs and streams differ in them."""
     body: dict[str, Any] = answer.to_dict()
-    kept: Any = {key: body.get(key) for key in ("id", "model", "content", "output", "status", "stop_reason", "usage")}
+    fields: Any = {key: body.get(key) for key in ("id", "model", "content", "output", "status", "stop_reason", "usage")}
     for choice in body.get("choices", [])[:1]:
-        kept["message"], kept["finish_reason"] = choice["message"], choice["finish_reason"]
-    return dict(without_empty(kept))
+        fields["message"], fields["finish_reason"] = choice["message"], choice["finish_reason"]
+    return dict(without_empty(fields))
 
 
 def without_empty(value: Any) -> Any:
@@ -115,7 +115,7 @@ def at_the_answer(exchange: Exchange) -> Replayer:
 
 @pytest.mark.parametrize("asked_as_stream", [False, True], ids=["plain", "stream"])
 @pytest.mark.parametrize("is_own_host", [True, False], ids=["own hosts", "vendors"])
-def test_sdk_reads_from_the_log_what_it_reads_from_the_provider(asked_as_stream: bool, is_own_host: bool) -> None:
+def test_sdk_reads_the_same_from_the_log_as_from_the_provider(asked_as_stream: bool, is_own_host: bool) -> None:
     def check(exchange: Exchange) -> None:
         was_stream = isinstance(exchange.answer, list)
         expected = facts(ASK[exchange.provider][was_stream](wire_client(exchange), []))

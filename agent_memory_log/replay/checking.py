@@ -69,7 +69,7 @@ class StepChecker:
         """For each lane, the recorded call with the highest index that the lane has made."""
         self._made_seqs: set[int] = set()
         self._sees_calls = True
-        """Whether the agent makes its calls through the replayer. A client sees only the results in its requests."""
+        """False after the request of a client, which shows the results of the agent's calls and not the calls."""
         self._arguments = [encode_canonical(arguments_in(call.data.payload_json)) for call in expected.calls]
         self._without_inside: set[int] = set()
         """The calls whose inner calls were all marked as made together with them."""

@@ -106,7 +106,7 @@ class Replayer(_Block["Replayer"]):
 
     A replay is strict by default. The first step that differs from the recording raises ``ReplayDivergence``. Agents
     often catch the exceptions of their tools. Every later method call and the end of the block therefore raise the
-    divergence again. The end of the block also raises it if a recorded call or turn was not used.
+    divergence again. The end of the block also raises it if a recorded turn, or a call with a result, was not used.
 
     The rules of a strict replay are:
 
@@ -276,7 +276,7 @@ class Replayer(_Block["Replayer"]):
             self._checker.check_inside(index)
 
     def finish(self) -> None:
-        """Raise ``ReplayDivergence`` if a step diverged or a recorded call or turn was not used.
+        """Raise ``ReplayDivergence`` if a step diverged, or if a recorded turn or a call with a result was not used.
 
         The end of the ``with`` block calls this method.
         """

@@ -261,6 +261,41 @@ def test_missing_sdk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Replayer(TWO_TURNS).anthropic_client()
 
 
+def test_texts_and_inputs_are_streamed_as_deltas() -> None:
+    """An agent that shows an answer while it arrives reads the deltas and not the whole blocks."""
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    cited: dict[str, Any] = {"type": "text", "text": "Yes.", "citations": [{"type": "page_location"}]}
+    client: Any = Replayer(recorded_run(answer_of(thinking, cited, USE))).anthropic_client()
+    with client.messages.stream(model="m", max_tokens=9, messages=QUESTION) as stream:
+        deltas = [event.delta.type for event in stream if event.type == "content_block_delta"]
+    assert deltas == ["thinking_delta", "signature_delta", "citations_delta", "text_delta", "input_json_delta"]
+    items = [
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Yes.", "annotations": [{"type": "file_citation"}]}],
+        },
+        {"type": "message", "id": "msg_2", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"},
+        {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_2", "name": "g", "input": "x"},
+    ]
+    client = Replayer(recorded_run({"id": "resp_1", "status": "completed", "output": items})).openai_client()
+    events = list(client.responses.create(model="m", input=QUESTION, stream=True))
+    assert [event.type.removeprefix("response.") for event in events if hasattr(event, "delta")] == [
+        "reasoning_summary_text.delta",
+        "output_text.delta",
+        "refusal.delta",
+        "function_call_arguments.delta",
+        "custom_tool_call_input.delta",
+    ]
+    assert "response.output_text.annotation.added" in {event.type for event in events}
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert [item.to_dict() for item in events[-1].response.output] == items
+
+
 def read_stream(client: Any, provider: str) -> tuple[str, Exception | None]:
     """Read the raw events of a stream. Return the text, and the error that the SDK raises."""
     options: Any = {"model": "m", "stream": True}

@@ -28,6 +28,7 @@ from agent_memory_log.replay.differences import arguments_in, json_in, own_value
 from agent_memory_log.replay.expectations import ModelTurn, provider_of, read_expectations
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.findings import WireMessage
+from agent_memory_log.transcript.json_types import list_in
 from agent_memory_log.transcript.providers import find_provider, request
 
 if TYPE_CHECKING:
@@ -211,8 +212,8 @@ class Replayer(_Block["Replayer"]):
 
     def _answer(self, body: Mapping[str, Any]) -> ModelTurn:
         """Check the request of a client and return the turn that answers it."""
-        messages = body.get(find_provider(self.provider).messages_key, [])
-        sent = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        messages = body.get(find_provider(self.provider).messages_key)
+        sent = [{"role": "user", "content": messages}] if isinstance(messages, str) else list_in(messages)
         continued = body.get("previous_response_id") or ("" if body.get("conversation") else None)
         with self._step():
             return self._checker.answer_request(sent, self._leading, self.provider, continued).turn

@@ -226,6 +226,26 @@ def test_lenient_replay_does_not_compare_messages() -> None:
         assert run_agent(replayer.anthropic_client(), "lost") == "It was sent."
 
 
+def test_calls_of_the_agents_own_code_are_replayed() -> None:
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
+        recorder.user("Where is my order?")
+        for text in ("Wait.", "It was sent."):
+            with recorder.tool_call("orders.find") as call, recorder.tool_call("db.query") as inner:
+                inner.result([7])
+                call.result("sent")
+            recorder.record_response(answer_of({"type": "text", "text": text}))
+        with recorder.tool_call("orders.close") as call:
+            call.result("closed")
+        snapshot = store.load_run("agent", "run")
+    transcript: Any = build(snapshot, "anthropic")
+    with Replayer(snapshot) as replayer:
+        client = replayer.anthropic_client()
+        ask_anthropic(client, transcript[:3])
+        ask_anthropic(client, transcript[:5])
+    with pytest.raises(ReplayDivergence, match="continues with model turn"), Replayer(snapshot) as replayer:
+        ask_anthropic(replayer.anthropic_client(), transcript[:3])
+
+
 @pytest.mark.parametrize("continued", ["previous_response_id", "conversation"])
 def test_input_may_continue_an_earlier_response(continued: str) -> None:
     with Replayer(TWO_TURNS, "openai-responses") as replayer:

@@ -68,6 +68,8 @@ class StepChecker:
         self._newest: dict[object, int] = {}
         """For each lane, the recorded call with the highest index that the lane has made."""
         self._made_seqs: set[int] = set()
+        self._sees_calls = True
+        """False after the request of a client, which shows the results of the agent's calls and not the calls."""
         self._arguments = [encode_canonical(arguments_in(call.data.payload_json)) for call in expected.calls]
         self._without_inside: set[int] = set()
         """The calls whose inner calls were all marked as made together with them."""
@@ -116,6 +118,42 @@ class StepChecker:
         self._turn = expected.turn.number
         self._certain += expected.certain
         return expected
+
+    def answer_request(
+        self, messages: Sequence[object], leading: Sequence[WireMessage], provider: str, continued: str | None
+    ) -> ExpectedTurn:
+        """Take the turn that answers the request of a client, and return it.
+
+        A strict replay checks the messages. They hold the results of the calls before the turn, so these calls count as
+        made. ``continued`` is the id of the answer that the messages follow, if the provider keeps the messages before;
+        "" is the latest answer.
+        """
+        self._sees_calls = False
+        if continued is not None and self._is_strict:
+            messages = [*leading, *self._expected.transcript[: self._end_of_answer(continued)], *messages]
+        coming = self._coming_turn()
+        while coming is not None and not coming.certain and len(messages) > len(leading) + coming.prefix:
+            self._made_seqs.update(event.seq for event in coming.turn.events)  # the agent's own code made these calls
+            coming = self._coming_turn()
+        if self._is_strict:
+            self.check_messages(messages, leading, provider)
+        if coming is not None:
+            overdue = takewhile(lambda index: self._end_of(index) < coming.position, list(self._pending(self._by_end)))
+            for index in overdue:
+                self._left.discard(index)
+                self._take_inside(index)
+        return self.next_turn()
+
+    def _end_of_answer(self, answer_id: str) -> int:
+        """Return the number of transcript messages up to the end of an answer that the agent has received."""
+        for expected in reversed(self._expected.turns[: self._turn]):
+            if answer_id in ("", expected.turn.answer_id):
+                return expected.prefix + len(expected.turn.messages)
+        if answer_id:
+            raise self._divergence(
+                "other_messages", f"the agent continues the answer {answer_id!r}, which it has not received"
+            )
+        return 0
 
     def check_messages(self, messages: Iterable[object], leading: Sequence[WireMessage], provider: str) -> None:
         """Check the agent's messages; see ``Replayer.expect_messages``.
@@ -282,8 +320,12 @@ class StepChecker:
         """Raise ``ReplayDivergence`` if the agent did not use all recorded turns and all calls that have results."""
         if not self._is_strict:
             return
-        self._check_made(sorted(self._left), "")
+        if self._sees_calls:
+            self._check_made(sorted(self._left), "")
         coming = self._coming_turn()
+        while coming is not None and not (coming.certain or self._sees_calls):
+            self._turn = coming.turn.number  # calls after the last request, which the agent's own code made
+            coming = self._coming_turn()
         if coming is not None:
             raise self._divergence(
                 "missing_turn",
@@ -293,12 +335,8 @@ class StepChecker:
             )
 
     def _check_made(self, indexes: Iterable[int], level: str) -> None:
-        """Raise ``ReplayDivergence`` for recorded calls that were not made.
-
-        A call without a recorded result need not be made: the recorded agent did not wait for it either.
-        """
-        calls = [self._expected.calls[index] for index in indexes if index in self._left]
-        unused = [call for call in calls if call.result is not None]
+        left = [self._expected.calls[index] for index in indexes if index in self._left]
+        unused = [call for call in left if call.result is not None]  # the recorded run left the others unanswered
         if not unused:
             return
         more = f"\n  and {len(unused) - _SHOWN_UNUSED} more" if len(unused) > _SHOWN_UNUSED else ""

@@ -67,6 +67,11 @@ class ModelTurn(msgspec.Struct, frozen=True):
         return "".join(event.data.message for event in self.events if isinstance(event.data, AssistantMessage))
 
     @property
+    def answer_id(self) -> str:
+        """The recorded id of the answer, or an id with the number of the turn."""
+        return self.events[0].labels.get("response_id", f"replayed-turn-{self.number}")
+
+    @property
     def tool_calls(self) -> tuple[Event, ...]:
         """The events of the requested tool calls; pass each of them to ``tool_result``."""
         return tuple(event for event in self.events if isinstance(event.data, ToolCall))
@@ -296,8 +301,9 @@ def _is_from_model(event: Event) -> bool:
     if data.type.startswith(RESPONSES):
         return is_from_model(dict(data.data))
     message = data.data.get("message", data.data)
-    role = data.data.get("role", message.get("role") if isinstance(message, Mapping) else None)
-    return (role or event.labels.get("role")) in ("assistant", "model")
+    inner = message.get("role") if isinstance(message, Mapping) else None
+    default = "assistant" if data.type.endswith(".block") else None  # a block without a role, as the builders have it
+    return (data.data.get("role") or inner or default) in ("assistant", "model")
 
 
 def _is_given(event: Event) -> bool:

@@ -1,7 +1,8 @@
 """Compares the messages that an agent wants to send with the recorded messages.
 
-Two differences are allowed. The results of parallel calls may be in any order, because a log has them in order of
-arrival. User content may be plain text or a list with one text block, because the providers accept both.
+Three differences are allowed. The results of parallel calls may be in any order, because a log has them in order of
+arrival. Content may be plain text or a list with one text block, because the providers accept both. Agents may leave
+out fields of the model's answers that the providers need not get back, such as ``annotations``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json
 from agent_memory_log.replay.differences import Difference, differences, own_value
 from agent_memory_log.transcript.gemini.rendering import result_in
+from agent_memory_log.transcript.openai_responses.items import is_from_model
+from agent_memory_log.transcript.openai_responses.rendering import PROVIDER as RESPONSES
 from agent_memory_log.transcript.vendors.profiles import VENDORS
 
 JsonMap = Mapping[str, JsonValue]
@@ -26,6 +29,9 @@ _Item = TypeVar("_Item")
 _TEXT_BLOCKS = {"anthropic": "text", "openai-chat": "text", "openai-responses": "input_text"} | dict.fromkeys(
     VENDORS, "text"
 )
+
+_OPTIONAL = frozenset({"annotations", "caller", "citations", "logprobs", "status"})
+"""Fields of a model's answer that many agents leave out when they send it back, and that providers do not need."""
 
 
 class PromptCheck:
@@ -118,17 +124,38 @@ def _owned(messages: list[object], start: int) -> list[JsonMap]:
 def _in_one_form(messages: Sequence[JsonMap], provider: str) -> list[JsonMap]:
     formed: list[JsonMap] = []
     for message in messages:
-        content = message.get("content")
-        kind = _TEXT_BLOCKS.get(provider)
-        if isinstance(content, str) and kind is not None and message.get("role") == "user":
-            formed.append({**message, "content": [{"type": kind, "text": content}]})
+        role = message.get("role")
+        form: dict[str, JsonValue] = dict(message)
+        if role == "assistant" or (provider == RESPONSES and is_from_model(form)):
+            form = cast("dict[str, JsonValue]", _without_optional(form))
+            if provider == RESPONSES:
+                form.pop("id", None)
+        content = form.get("content")
+        kind = "output_text" if provider == RESPONSES and role == "assistant" else _TEXT_BLOCKS.get(provider)
+        if isinstance(content, str) and kind is not None and role in ("assistant", "user"):
+            form["content"] = [{"type": kind, "text": content}]
         elif isinstance(content, list):
-            formed.append({**message, "content": _with_sorted(content, _answered_block)})
-        elif isinstance(parts := message.get("parts"), list):
-            formed.append({**message, "parts": _with_sorted(parts, _answered_block)})
-        else:
-            formed.append(message)
+            form["content"] = _with_sorted(content, _answered_block)
+        elif isinstance(parts := form.get("parts"), list):
+            form["parts"] = _with_sorted(parts, _answered_block)
+        if provider == RESPONSES and role == "assistant":
+            form["type"] = "message"
+        formed.append(form)
     return _with_sorted(formed, _answered_message)
+
+
+def _without_optional(value: JsonValue) -> JsonValue:
+    """Return a part of the model's answer without the fields that the provider need not get back.
+
+    Bedrock needs no ``type`` in a ``toolUse``.
+    """
+    if isinstance(value, Mapping):
+        return {
+            key: item if key == "input" else _without_optional(item)  # the input of a call is the tool's own
+            for key, item in value.items()
+            if key not in _OPTIONAL and item not in (None, [], "") and (key != "type" or "toolUseId" not in value)
+        }
+    return [_without_optional(item) for item in value] if isinstance(value, list) else value
 
 
 def _with_sorted(items: Sequence[_Item], answered: Callable[[object], str | None]) -> list[_Item]:

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from types import TracebackType
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -23,11 +23,17 @@ from agent_memory_log.events.jsonvalue import JsonValue, NotJson
 from agent_memory_log.events.payloads import ToolCall, ToolResult
 from agent_memory_log.recording.calls import Enclosing
 from agent_memory_log.replay.checking import MATCHES, MadeCall, Match, StepChecker
+from agent_memory_log.replay.clients.sdk import replayed_client
 from agent_memory_log.replay.differences import arguments_in, json_in, own_value
 from agent_memory_log.replay.expectations import ModelTurn, provider_of, read_expectations
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.findings import WireMessage
+from agent_memory_log.transcript.json_types import list_in
 from agent_memory_log.transcript.providers import find_provider, request
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic, AsyncAnthropic
+    from openai import AsyncOpenAI, OpenAI
 
 
 class ReplayedCall(msgspec.Struct, frozen=True):
@@ -101,7 +107,7 @@ class Replayer(_Block["Replayer"]):
 
     A replay is strict by default. The first step that differs from the recording raises ``ReplayDivergence``. Agents
     often catch the exceptions of their tools. Every later method call and the end of the block therefore raise the
-    divergence again. The end of the block also raises it if a recorded call or turn was not used.
+    divergence again. The end of the block also raises it if a recorded turn, or a call with a result, was not used.
 
     The rules of a strict replay are:
 
@@ -163,7 +169,9 @@ class Replayer(_Block["Replayer"]):
         """Check that the agent would send the recorded messages to the model for the next turn.
 
         The messages are compared as JSON with the transcript before the next turn. The results of parallel calls may be
-        in any order. The content of a user message may be plain text or a list with one text block.
+        in any order. Content may be plain text or a list with one text block. Answers of the model may lack fields that
+        the provider need not get back: empty fields, ``annotations``, ``caller``, ``citations``, ``logprobs``,
+        ``status``, and the ids of items of OpenAI Responses.
 
         Args:
             messages: The agent's messages in the provider's form. They include the system prompt if the provider has it
@@ -175,6 +183,40 @@ class Replayer(_Block["Replayer"]):
         """
         with self._step():
             self._checker.check_messages(messages, self._leading, self.provider)
+
+    def openai_client(self) -> OpenAI:
+        """Return a client of the package ``openai`` whose model is the recording.
+
+        The client answers ``chat.completions`` and ``responses``, with their streams and helpers, from the recorded
+        turns. A strict replay compares the messages of each request as ``expect_messages`` does. The messages hold the
+        results of the agent's calls, so the agent may run its tools itself; calls after the last request are not
+        checked.
+
+        Raises:
+            InvalidArgument: The package is not installed, or the messages of the replayer are not OpenAI's. The client
+                raises it for any other request.
+        """
+        return cast("OpenAI", replayed_client("OpenAI", self.provider, self._answer))
+
+    def async_openai_client(self) -> AsyncOpenAI:
+        """Return an ``AsyncOpenAI``; see ``openai_client``."""
+        return cast("AsyncOpenAI", replayed_client("AsyncOpenAI", self.provider, self._answer))
+
+    def anthropic_client(self) -> Anthropic:
+        """Return a client of the package ``anthropic``, which answers ``messages``; see ``openai_client``."""
+        return cast("Anthropic", replayed_client("Anthropic", self.provider, self._answer))
+
+    def async_anthropic_client(self) -> AsyncAnthropic:
+        """Return an ``AsyncAnthropic``; see ``anthropic_client``."""
+        return cast("AsyncAnthropic", replayed_client("AsyncAnthropic", self.provider, self._answer))
+
+    def _answer(self, body: Mapping[str, Any]) -> ModelTurn:
+        """Check the request of a client and return the turn that answers it."""
+        messages = body.get(find_provider(self.provider).messages_key)
+        sent = [{"role": "user", "content": messages}] if isinstance(messages, str) else list_in(messages)
+        continued = body.get("previous_response_id") or ("" if body.get("conversation") else None)
+        with self._step():
+            return self._checker.answer_request(sent, self._leading, self.provider, continued).turn
 
     @cached_property
     def _leading(self) -> list[WireMessage]:
@@ -235,7 +277,7 @@ class Replayer(_Block["Replayer"]):
             self._checker.check_inside(index)
 
     def finish(self) -> None:
-        """Raise ``ReplayDivergence`` if a step diverged or a recorded call or turn was not used.
+        """Raise ``ReplayDivergence`` if a step diverged, or if a recorded turn or a call with a result was not used.
 
         The end of the ``with`` block calls this method.
         """

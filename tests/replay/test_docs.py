@@ -71,6 +71,15 @@ def test_regression_test_of_the_page_passes(tmp_path: Path) -> None:
     assert "1 passed" in out
 
 
+def test_live_agent_of_the_page_is_recorded_and_replayed(tmp_path: Path) -> None:
+    (block,) = (block for block in _programs() if block.startswith("# test_live_agent.py"))
+    (tmp_path / "test_live_agent.py").write_text(block)
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    assert "1 passed" in _run([*pytest, "--amlog-record=missing"], tmp_path)
+    assert (tmp_path / "run-43.jsonl").exists()
+    assert "1 passed" in _run(pytest, tmp_path)
+
+
 def test_links_have_existing_targets() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
         assert target == "interchange.md" or (ROOT / "docs" / target).exists(), target

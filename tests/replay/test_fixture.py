@@ -53,7 +53,7 @@ async def recorded(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_tests(folder: Path, body: str) -> tuple[dict[str, int], str]:
+def run_tests(folder: Path, body: str, *options: str) -> tuple[dict[str, int], str]:
     """Run the tests in ``body``. Return the number of tests with each outcome, and the output."""
     (folder / "test_agent.py").write_text(HEAD + body)
     completed = subprocess.run(
@@ -68,6 +68,7 @@ def run_tests(folder: Path, body: str) -> tuple[dict[str, int], str]:
             "no:cacheprovider",
             "-p",
             "no:asyncio",
+            *options,
             "test_agent.py",
         ],
         cwd=folder,
@@ -199,3 +200,131 @@ async def test_load_recording_works_inside_a_running_loop(recorded: Path) -> Non
     with open_sync_store(f"sqlite:///{recorded}/runs.db") as store:
         assert list(recording.log) == list(store.load_run("agent", "two").log)
     assert Replayer(recording).model_turn().message["content"] == ANSWER["content"]
+
+
+# Recording.
+
+LIVE = f"""
+ANSWER = {ANSWER!r}
+
+def live(recorder, state="live"):
+    recorder.user("Where is my order?")
+    (event,) = recorder.record_response(ANSWER).tool_calls
+    with recorder.tool_call(event) as call:
+        call.result({{"state": state}})
+
+async def live_async(recorder):
+    await recorder.user("Where is my order?")
+    (event,) = (await recorder.record_response(ANSWER)).tool_calls
+    async with recorder.tool_call(event) as call:
+        call.result({{"state": "live"}})
+
+def never(recorder):
+    raise AssertionError("The agent ran live.")
+"""
+
+
+def test_missing_recording_says_what_to_do(recorded: Path) -> None:
+    outcome, out = run_tests(
+        recorded,
+        LIVE
+        + """
+def test_without_record(replay):
+    replay("none.jsonl")
+
+def test_with_record(replay):
+    replay("none.jsonl", record=never)
+""",
+    )
+    assert outcome == {"failed": 2}, out
+    assert "none.jsonl: write it with `amlog export AGENT/RUN -o none.jsonl`" in out
+    assert "none.jsonl: run pytest --amlog-record=missing to record it" in out
+    assert "Traceback" not in out
+
+
+def test_missing_recording_is_recorded_and_replayed(recorded: Path) -> None:
+    body = (
+        LIVE
+        + """
+def test_sync(replay):
+    assert agent(replay("inner/sync.jsonl", record=live)) == {"state": "live"}
+
+def test_async(replay):
+    assert agent(replay("async.jsonl", agent="support", record=live_async)) == {"state": "live"}
+
+def test_async_in_a_running_loop(replay):
+    import asyncio
+
+    async def main():
+        assert agent(replay("loop.jsonl", record=live_async)) == {"state": "live"}
+
+    asyncio.run(main())
+
+def test_same_recording_twice(replay):
+    replayers = [replay("twice.jsonl", record=live), replay("twice.jsonl", record=live)]
+    assert [agent(replayer) for replayer in replayers] == [{"state": "live"}] * 2
+
+def test_existing_recording(replay):
+    assert agent(replay("one.jsonl", record=never)) == {"state": "one"}
+"""
+    )
+    outcome, out = run_tests(recorded, body, "--amlog-record=missing")
+    assert outcome == {"passed": 5}, out
+    names = {
+        (run.agent, run.run) for run in map(load_recording, [recorded / "inner/sync.jsonl", recorded / "async.jsonl"])
+    }
+    assert names == {("agent", "sync"), ("support", "async")}
+    outcome, out = run_tests(
+        recorded, body.replace("record=live_async", "record=never").replace("record=live", "record=never")
+    )
+    assert outcome == {"passed": 5}, out
+    assert not list(recorded.glob("**/.amlog-*"))
+
+
+def test_recordings_are_replaced_on_request_if_the_test_passes(recorded: Path) -> None:
+    earlier = (recorded / "one.jsonl").read_bytes()
+    (recorded / "other.jsonl").write_bytes(earlier)
+    both = (recorded / "both.jsonl").read_bytes()
+    outcome, out = run_tests(
+        recorded,
+        LIVE
+        + """
+def test_failed_assertion(replay):
+    assert agent(replay("one.jsonl", record=live)) == {"state": "other"}
+
+def test_failed_live_run(replay):
+    agent(replay("one.jsonl", record=never))
+
+def test_unused_recording(replay):
+    replay("one.jsonl", record=live)
+
+def test_skipped(replay):
+    agent(replay("one.jsonl", record=live))
+    pytest.skip("after the recording")
+
+def test_nothing_recorded(replay):
+    replay("one.jsonl", record=lambda recorder: None)
+
+def test_file_of_two_runs(replay):
+    replay("both.jsonl", record=never)
+
+def test_file_of_another_run(replay):
+    replay("one.jsonl", run="two", record=never)
+
+def test_without_record(replay):
+    assert agent(replay("one.jsonl")) == {"state": "one"}
+
+def test_passes(replay):
+    assert agent(replay("other.jsonl", record=live)) == {"state": "live"}
+""",
+        "--amlog-record=all",
+    )
+    assert outcome == {"failed": 5, "passed": 3, "skipped": 1, "error": 1}, out
+    assert "recorded no events" in out
+    assert "the runs are: agent/one, agent/two" in out
+    assert "one.jsonl holds the run agent/one, which the recording of agent/two would replace" in out
+    assert (recorded / "one.jsonl").read_bytes() == earlier
+    assert (recorded / "both.jsonl").read_bytes() == both
+    other = load_recording(recorded / "other.jsonl")
+    assert (other.agent, other.run) == ("agent", "one")
+    assert (recorded / "other.jsonl").read_bytes() != earlier

@@ -338,20 +338,22 @@ def test_next_turn_reports_a_missing_call() -> None:
 
 def test_finish_reports_missing_calls() -> None:
     calls = [model_call(f"t{n}", payload=f"[{n}]") for n in range(7)]
-    replayed = replayer(run_of(UserMessage("x"), *calls, *[result(f"t{n}") for n in range(7)]))
+    snapshot = run_of(UserMessage("x"), *calls, *[result(f"t{n}") for n in range(7)])
+    replayed = replayer(snapshot)
     replayed.model_turn()
     assert_diverges("missing_call", replayed.finish, "find [0] (event 2)", "find [4] (event 6)", "and 2 more", seq=2)
 
 
-def test_a_call_without_a_recorded_result_need_not_be_made() -> None:
-    calls = [model_call(f"t{n}", payload=f"[{n}]") for n in range(3)]
-    snapshot = run_of(UserMessage("x"), *calls, result("t1"))
-    replayed = replayer(snapshot)
-    replayed.tool_result(replayed.model_turn().tool_calls[1])
-    replayed.finish()
+def test_call_that_the_recorded_run_never_answered_need_not_be_made() -> None:
+    # An agent with structured output ends with such a call: the call is its answer.
+    snapshot = run_of(UserMessage("x"), model_call("t1"), model_call("t2", "final"), result("t1"))
+    with replayer(snapshot) as replayed:
+        replayed.tool_result(replayed.model_turn().tool_calls[0])
     replayed = replayer(snapshot)
     replayed.model_turn()
-    assert_diverges("missing_call", replayed.finish, "find [1] (event 3)", seq=3)
+    assert_diverges("missing_call", replayed.finish, "find {} (event 2)", seq=2)
+    final_only = run_of(UserMessage("x"), model_call("t1", "final"))
+    assert_diverges("missing_turn", replayer(final_only).finish, "model turn 1 of 1", seq=2)
 
 
 def test_missing_or_additional_turn_diverges() -> None:

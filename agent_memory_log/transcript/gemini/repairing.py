@@ -153,12 +153,12 @@ class _Repairer(BlockRepairer):
         """Join contents of the model that follow each other, if one of them has calls."""
         joined: list[Turn] = []
         for role, group in groupby(self.turns, key=lambda turn: turn.role):
-            first, *others = group
+            first, *later = group
             joined.append(first)
-            if role != MODEL or not any(map(self._has_call, (first, *others))):
-                joined += others
+            if role != MODEL or not any(map(self._has_call, (first, *later))):
+                joined += later
                 continue
-            for turn in others:
+            for turn in later:
                 message = "a content with calls must follow a content of the user or a result"
                 self.draft.note("joined_message", message, (turn.entry.index,), turn.entry.own)
                 first.parts += turn.parts

@@ -178,7 +178,7 @@ def repair(
         )
     draft = Draft(messages, origins=origin.origins, pristine=pristine)
     for path in facts.recorded.conflicts if facts.recorded is not None else ():
-        draft.note("kept_value", "the result has both an error and a value; only the value is sent", path)
+        draft.note("kept_value", "the result has both an error and a value; both are sent", path)
     package.repair(draft, facts)
     repaired_messages = [entry.message for entry in draft.entries]
     other = package.sendable(repaired_messages, facts.request)

@@ -10,12 +10,19 @@ from agent_memory_log.events.payloads import (
     UnknownPayload,
 )
 from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Builder, Residual
-from agent_memory_log.transcript.conversion.rendering import TextPayload, text_message
+from agent_memory_log.transcript.conversion.rendering import TextPayload, failure_text, text_message
 from agent_memory_log.transcript.differences import apply
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.openai_responses import rendering
 from agent_memory_log.transcript.openai_responses.items import is_from_model
-from agent_memory_log.transcript.openai_responses.rendering import CALLS, FUNCTION, INPUT_TEXT, CallKind, CallKinds
+from agent_memory_log.transcript.openai_responses.rendering import (
+    CALLS,
+    COMPUTER,
+    FUNCTION,
+    INPUT_TEXT,
+    CallKind,
+    CallKinds,
+)
 
 
 class ResponsesBuilder(Builder):
@@ -55,8 +62,16 @@ class ResponsesBuilder(Builder):
         kind = _kind_of(residual, self._kinds.result(wire_id))
         item = INPUT_TEXT.apply(rendering.result_item(kind, data, wire_id), residual, "output")
         if omitted is not None:
-            item["output"] = rendering.cut_output(kind, omitted)
+            item["output"] = rendering.cut_output(kind, data, omitted)
+        if kind is COMPUTER and data.result_json and failure_text(data):
+            self.lose("failure", "the output of a computer call is an image; it has no text", seq, data.event_type)
         self._add(item, seq)
+
+    def result_limit(self, data: ToolResult, wire_id: str) -> int | None:
+        """Return the largest size of a result's value. By default, the images of a computer stay whole."""
+        if self.max_result_bytes is None and self._kinds.result(wire_id) is COMPUTER:
+            return None
+        return super().result_limit(data, wire_id)
 
     def own(self, seq: int, data: UnknownPayload) -> bool:
         """Add an item that fits no payload."""

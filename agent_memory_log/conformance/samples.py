@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 
 from agent_memory_log.events.event import Event, new_event
-from agent_memory_log.events.jsonvalue import MAX_DEPTH, JsonValue
 from agent_memory_log.events.fields import UnknownFields
+from agent_memory_log.events.jsonvalue import MAX_DEPTH, JsonValue
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import (
     Annotation,

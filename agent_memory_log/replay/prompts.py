@@ -40,9 +40,7 @@ class PromptCheck:
         self._encoded = b""
         """The same messages as JSON. In Python, 1, 1.0 and True are equal; their JSON texts differ."""
 
-    def compare(
-        self, sent: list[object], count: int, joined: JsonMap | None
-    ) -> tuple[int, list[Difference]] | None:
+    def compare(self, sent: list[object], count: int, joined: JsonMap | None) -> tuple[int, list[Difference]] | None:
         """Return the index and the differences of the first message that differs, or None.
 
         ``count`` is the number of recorded messages to expect. ``joined`` is one more expected message after them.

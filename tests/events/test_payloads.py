@@ -359,7 +359,9 @@ BESIDE = {"Later": 1, "": [None, {"a": 1.0}], "unknown_fields": {}}
 @pytest.mark.parametrize("kind", [Bounds, ToolTelemetry, RetryHint, *(payload_types()[name] for name in EventType)])
 def test_unknown_fields_are_kept_and_written_back(kind: type[Bounds | EventData]) -> None:
     required = {
-        field.encode_name: REQUIRED_VALUES[field.encode_name] for field in msgspec.structs.fields(kind) if field.required
+        field.encode_name: REQUIRED_VALUES[field.encode_name]
+        for field in msgspec.structs.fields(kind)
+        if field.required
     }
     value = kind.from_map({**required, **BESIDE})
     assert value.unknown_fields == BESIDE  # type: ignore[union-attr]  # every kind above has the field

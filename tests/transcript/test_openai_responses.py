@@ -615,7 +615,10 @@ def test_build_gives_results_the_output_type_of_their_call() -> None:
 
 def test_a_failed_command_has_its_error_beside_its_output() -> None:
     hint = RetryHint(message="quote the path")
-    call_event, failure = ToolCall("s", "shell", structured={RESPONSES: {"kind": "shell_call"}}), {"error_message": "no"}
+    call_event, failure = (
+        ToolCall("s", "shell", structured={RESPONSES: {"kind": "shell_call"}}),
+        {"error_message": "no"},
+    )
     for value, outputs in (
         ("a.txt", [("a.txt", "no\nquote the path", 1)]),
         ("", [("", "no\nquote the path", 1)]),

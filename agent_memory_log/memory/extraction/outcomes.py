@@ -173,8 +173,8 @@ def _describe_call(call: ToolCall) -> str:
 
 def _map_of(payload: ToolCall | ToolResult) -> Mapping[str, object] | None:
     try:
-        is_call = isinstance(payload, ToolCall)
-        decoded = payload.input(exact_numbers=True) if is_call else payload.result(exact_numbers=True)
+        decode = payload.input if isinstance(payload, ToolCall) else payload.result
+        decoded = decode(exact_numbers=True)
     except DecodeError:
         return None
     if decoded is None:

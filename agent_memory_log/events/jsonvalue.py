@@ -136,7 +136,7 @@ def own_map(value: Mapping[Any, object], depth: int = 1, convert: _Convert | Non
     """Return a copy of a map. ``convert`` may convert a key to text. See ``own_json``."""
     owned: dict[str, JsonValue] = {}
     for key, item in value.items():
-        text = str.__str__(key) if isinstance(key, str) else _key_text(key, depth, convert, owned)
+        text = str.__str__(key) if isinstance(key, str) else _key_text(key, depth, convert)
         if not text.isascii():
             _check_key(text)
         try:
@@ -144,15 +144,15 @@ def own_map(value: Mapping[Any, object], depth: int = 1, convert: _Convert | Non
         except NotJson as error:
             error.path = f".{text}{error.path}"
             raise
+    if convert is not None and len(owned) < len(value):
+        raise NotJson("has two keys that are written as the same text", "")
     return owned
 
 
-def _key_text(key: object, depth: int, convert: _Convert | None, owned: Mapping[str, JsonValue]) -> str:
+def _key_text(key: object, depth: int, convert: _Convert | None) -> str:
     text = None if convert is None else own_json(key, depth, convert)
     if not isinstance(text, str):
         raise NotJson(f"has a key of type {type(key).__name__}, which is not text", "")
-    if text in owned:
-        raise NotJson(f"has two keys that are written as {text!r}", "")
     return text
 
 

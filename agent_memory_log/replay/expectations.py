@@ -207,9 +207,9 @@ class _Reading:
             calls.append(msgspec.structs.replace(call, result=result, end=end, turns=turns))
         builder, unlimited = self._builder, None
         if any(loss.reason == "size_limit" for loss in builder.losses):
-            whole: list[WireMessage] = []
-            find_provider(builder.provider).builder(whole, sys.maxsize).take(log)
-            unlimited = tuple(whole)
+            messages: list[WireMessage] = []
+            find_provider(builder.provider).builder(messages, sys.maxsize).take(log)
+            unlimited = tuple(messages)
         return ExpectedRun(tuple(self._turns), tuple(calls), tuple(self._messages), unlimited, builder.part_key)
 
     def take(self, position: int, event: Event) -> None:

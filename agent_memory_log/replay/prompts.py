@@ -40,7 +40,9 @@ class PromptCheck:
         self._encoded = b""
         """The same messages as JSON. In Python, 1, 1.0 and True are equal; their JSON texts differ."""
 
-    def compare(self, sent: list[object], count: int, joined: JsonMap | None) -> tuple[int, list[Difference]] | None:
+    def compare(
+        self, sent: Sequence[object], count: int, joined: JsonMap | None
+    ) -> tuple[int, list[Difference]] | None:
         """Return the index and the differences of the first message that differs, or None.
 
         ``count`` is the number of recorded messages to expect. ``joined`` is one more expected message after them.
@@ -58,7 +60,7 @@ class PromptCheck:
         self._remember([*self._sent[:checked], *new[: count - checked]])
         return None
 
-    def _is_unchanged(self, sent: list[object], count: int) -> bool:
+    def _is_unchanged(self, sent: Sequence[object], count: int) -> bool:
         """Return whether ``sent`` begins with the messages that matched before."""
         checked = len(self._sent)
         if not 0 < checked <= min(count, len(sent)):
@@ -97,7 +99,7 @@ def listed(messages: Iterable[object]) -> list[object]:
     return list(messages)
 
 
-def _owned(messages: list[object], start: int) -> list[JsonMap]:
+def _owned(messages: Sequence[object], start: int) -> list[JsonMap]:
     owned: list[JsonMap] = []
     for index, message in enumerate(islice(messages, start, None), start):
         if not isinstance(message, Mapping):

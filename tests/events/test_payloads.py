@@ -373,7 +373,7 @@ def test_unknown_fields_are_kept_and_written_back(kind: type[Bounds | EventData]
 
 
 def test_unknown_fields_are_json_and_never_replace_a_known_field() -> None:
-    wrong: list[tuple[dict[str, Any], str]] = [
+    wrong: list[tuple[dict[Any, Any], str]] = [
         ({"later": float("nan")}, "data.unknown_fields.later"),
         ({"message": "x"}, "data.unknown_fields.message"),
         ({1: 2}, "data.unknown_fields"),

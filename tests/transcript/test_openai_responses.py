@@ -615,17 +615,14 @@ def test_build_gives_results_the_output_type_of_their_call() -> None:
 
 def test_a_failed_command_has_its_error_beside_its_output() -> None:
     hint = RetryHint(message="quote the path")
-    call_event, failure = (
-        ToolCall("s", "shell", structured={RESPONSES: {"kind": "shell_call"}}),
-        {"error_message": "no"},
-    )
+    call_event = ToolCall("s", "shell", structured={RESPONSES: {"kind": "shell_call"}})
     for value, outputs in (
         ("a.txt", [("a.txt", "no\nquote the path", 1)]),
         ("", [("", "no\nquote the path", 1)]),
         (json.dumps([SHELL_OUTPUT]), [("a.txt", "", 0), ("", "no\nquote the path", 1)]),
         ("x" * 70_000, [(None, "no\nquote the path", 1)]),
     ):
-        result = ToolResult("s", "shell", result_json=value, retry_hint=hint, **failure)
+        result = ToolResult("s", "shell", result_json=value, retry_hint=hint, error_message="no")
         item = build(run_of(call_event, result), RESPONSES)[1]
         written = [(part["stdout"], part["stderr"], part["outcome"]["exit_code"]) for part in item["output"]]
         assert [(None if '"omitted"' in text else text, *rest) for text, *rest in written] == outputs

@@ -596,7 +596,7 @@ def test_build_omits_results_above_the_limit(case: Case, limit: int | None) -> N
     assert large in encode_canonical(build(snapshot, case.provider, max_result_bytes=10**9)).decode()
     built = build(snapshot, case.provider, max_result_bytes=limit)
     assert [(loss.reason, loss.seq) for loss in built.losses] == [("size_limit", 6), ("size_limit", 9)]
-    lines = [line for text in _texts(built) for line in text.splitlines()]
+    lines = [line for text in _texts_in(built) for line in text.splitlines()]
     assert [json.loads(line) for line in lines if "omitted" in line] == [
         {
             "omitted": True,
@@ -617,6 +617,7 @@ def test_build_omits_results_above_the_limit(case: Case, limit: int | None) -> N
     assert {"E" * 70_000, "H" * 70_000, "x" * 65_536} <= set(lines)
     assert [finding.rule for finding in validate(built, case.provider)] == ["error_and_value"]
     # The model received what ``build`` returns by default, but not what another limit leaves.
+    assert built.recorded is not None
     assert (built.recorded.edited_from is None) == (limit is None)
     failures = 3 * 70_000
     for small in (1, 100, 1000):
@@ -625,7 +626,7 @@ def test_build_omits_results_above_the_limit(case: Case, limit: int | None) -> N
 
 @every_case
 @pytest.mark.parametrize("content", ["x" * 70_000, "é" * 33_000, "🧾" * 17_000, json.dumps(["x" * 70_000])])
-def test_what_a_provider_received_is_sent_whole_again(case: Case, content: str) -> None:
+def test_a_result_of_a_provider_is_sent_whole_again(case: Case, content: str) -> None:
     original = build(
         run_of(UserMessage("U"), ToolCall("a", "f"), ToolResult("a", "f", result_json=content)),
         case.provider,
@@ -636,7 +637,7 @@ def test_what_a_provider_received_is_sent_whole_again(case: Case, content: str) 
     assert build(snapshot, case.provider) == original
     for other in CASES.values():
         built = build(snapshot, other.provider)
-        assert content in _texts(built)
+        assert content in _texts_in(built)
         assert "size_limit" not in {loss.reason for loss in built.losses}
         assert not [loss for loss in built.losses if loss.type == "tool_result"]
 
@@ -652,18 +653,18 @@ def test_the_model_receives_the_error_the_hint_and_the_value(case: Case, error: 
     payload = ToolResult("a", "f", result_json=value, error_message=error, retry_hint=retry_hint)
     built = build(run_of(UserMessage("U"), ToolCall("a", "f"), payload), case.provider)
     parts = [part for part in (error, "" if hint and hint in error else hint, value) if part]
-    assert "\n".join(parts) in [*_texts(built), ""]
+    assert "\n".join(parts) in [*_texts_in(built), ""]
     assert not built.losses
     again = build(snapshot_of(parse(built, case.provider)), case.provider)
     assert again == built
 
 
-def _texts(value: object) -> list[str]:
+def _texts_in(value: object) -> list[str]:
     """Return every text in a transcript."""
     if is_map(value):
-        return [text for item in value.values() for text in _texts(item)]
+        return [text for item in value.values() for text in _texts_in(item)]
     if is_list(value):
-        return [text for item in value for text in _texts(item)]
+        return [text for item in value for text in _texts_in(item)]
     return [value] if isinstance(value, str) else []
 
 

@@ -265,8 +265,8 @@ class Builder(ABC):
             return None
         self.lose("size_limit", f"the result has {size:,} bytes; the limit is {limit:,}", seq, data.event_type)
         # A character takes at most six bytes as JSON.
-        shown = min(_PREVIEW_CHARACTERS, limit // 8)
-        preview = data.preview[:shown] or text[:shown]
+        preview_length = min(_PREVIEW_CHARACTERS, limit // 8)
+        preview = data.preview[:preview_length] or text[:preview_length]
         rest = size if data.preview else size - len(preview.encode())
         omission: dict[str, JsonValue] = {
             "omitted": True,

@@ -189,7 +189,7 @@ class RetryHint(BuiltInData, frozen=True, omit_defaults=False, rename="pascal"):
         example_input: A map of valid example arguments, or None.
         prior_input: A map of the arguments of the failed call, or None.
         clarifying_question: A question for the user.
-        message: An explanation for the model.
+        message: An explanation for the model, which transcripts send beside the error message of the result.
     """
 
     __loose_keys__: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Tests of the values that tools hand back: what is stored for each type, what is refused, and what stays open."""
+"""Tests of the values that tools hand back: the stored text of each type, refused values, and errors of the library."""
 
 from __future__ import annotations
 
@@ -119,15 +119,15 @@ def test_attrs_classes_are_stored(store: SyncStore) -> None:
 def test_arguments_and_server_data_take_the_same_values(store: SyncStore) -> None:
     with SyncRunRecorder(store, "a", "r") as recorder, recorder.tool_call("f", Point(1)) as call:
         call.fail("no", server_data={"at": NOON})
-    made, result = (event.data for event in store.load_run("a", "r").log)
-    assert isinstance(made, ToolCall)
-    assert made.payload_json == '{"x":1,"tags":[],"inner":null}'
+    tool_call, result = (event.data for event in store.load_run("a", "r").log)
+    assert isinstance(tool_call, ToolCall)
+    assert tool_call.payload_json == '{"x":1,"tags":[],"inner":null}'
     assert isinstance(result, ToolResult)
     assert result.server_data == '{"at":"2026-11-24T12:00:00Z"}'
 
 
 @given(json_values())
-def test_what_was_decoded_can_be_handed_back(value: Any) -> None:
+def test_decoded_values_can_be_handed_back(value: Any) -> None:
     text = json.dumps(value)
     call = ToolCall("c", "f", payload_json=text)
     with open_sync_store("memory:") as store:
@@ -186,7 +186,7 @@ REFUSED: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("value", "path"), REFUSED, ids=[str(index) for index in range(len(REFUSED))])
-def test_what_json_cannot_carry_is_refused_with_its_path(store: SyncStore, value: object, path: str) -> None:
+def test_a_value_that_is_not_json_is_refused_with_its_path(store: SyncStore, value: object, path: str) -> None:
     with pytest.raises(InvalidEvent) as caught:
         stored(store, value)
     assert caught.value.field == f"data.result_json{path}"

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
-from agent_memory_log.events.fields import UNKNOWN_FIELDS, Int64, UnknownFields, read_struct
+from agent_memory_log.events.fields import NO_UNKNOWN, Int64, Unknown, read_struct
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.writing import struct_to_map
 
@@ -27,7 +27,7 @@ class NestedMap(
     __loose_keys__: ClassVar[bool] = True
     __map_name__: ClassVar[str]
 
-    unknown_fields: UnknownFields | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name=UNKNOWN_FIELDS)
+    unknown_fields: Unknown = NO_UNKNOWN
 
     def to_map(self) -> dict[str, JsonValue]:
         """Return the fields as a new map, with their names in CamelCase."""

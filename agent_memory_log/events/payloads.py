@@ -17,15 +17,7 @@ from typing import ClassVar, Self, cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError, InvalidEvent
-from agent_memory_log.events.fields import (
-    UNKNOWN_FIELDS,
-    Int64,
-    JsonText,
-    UnknownFields,
-    decode_json_text,
-    describe,
-    read_struct,
-)
+from agent_memory_log.events.fields import NO_UNKNOWN, Int64, JsonText, Unknown, decode_json_text, describe, read_struct
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_map
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.writing import struct_to_map
@@ -95,16 +87,14 @@ class EventData(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class BuiltInData(EventData, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True):
-    """The base class of the built-in payloads, which keep the keys that this release does not know.
-
-    ``forbid_unknown_fields`` makes msgspec fail on a map with such keys, and ``read_struct`` then reads the map.
+    """The base class of the built-in payloads, which keep unknown keys: msgspec fails, and ``read_struct`` reads them.
 
     Attributes:
-        unknown_fields: The keys and values of the stored map that have no field here, because a newer release or
-            another program wrote them. They are written back unchanged. ``msgspec.UNSET`` if there are none.
+        unknown_fields: The keys and values of the stored map that have no field here, or ``msgspec.UNSET``. A newer
+            release or another program wrote them. They are written back unchanged.
     """
 
-    unknown_fields: UnknownFields | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name=UNKNOWN_FIELDS)
+    unknown_fields: Unknown = NO_UNKNOWN
 
 
 class _Message(BuiltInData, frozen=True):

@@ -80,10 +80,11 @@ class _Codec:
                 return False
         return True
 
-    def read_back(self, data: EventData) -> EventData:
-        """Return a copy that was decoded from JSON. See ``writing.read_back``."""
-        decode = self._decode_wire if has_unknown(data) else self.decode
-        owned = read_back(data, decode, data.event_type)
+    def read_back(self, data: EventData, *, unknown: bool) -> EventData:
+        """Return a copy that was decoded from JSON. ``unknown`` is ``has_unknown(data)``. See ``writing.read_back``."""
+        if unknown:
+            return read_back(data, wire_json, self._decode_wire, data.event_type)
+        owned = read_back(data, encode_json, self.decode, data.event_type)
         if self._scalars:
             shape = tuple(map(type, astuple(data)))
             if all(kind in kinds for kind, kinds in zip(shape, self._scalars, strict=True)):
@@ -244,7 +245,7 @@ def encode_payload(data: EventData) -> tuple[bytes, EventData]:
     Raises ``InvalidEvent`` with the field.
     """
     text, verbatim, owned = encode_parts(data)
-    return (text if verbatim is None else wire_json(owned, owned.event_type)), owned
+    return (text if verbatim is None else wire_json(owned)), owned
 
 
 def encode_parts(data: EventData) -> tuple[bytes, str | None, EventData]:
@@ -262,20 +263,23 @@ def encode_parts(data: EventData) -> tuple[bytes, str | None, EventData]:
         return encode_json(unknown.data), None, unknown
     if codec.reads_back_as_itself(data):
         try:
-            return _in_parts(data, codec)
+            return _in_parts(data, codec, encode_json)
         except UnicodeEncodeError:
             pass  # a lone surrogate: the error of read_back names the field
-    return _in_parts(codec.read_back(data), codec)
+    has_more = has_unknown(data)
+    return _in_parts(codec.read_back(data, unknown=has_more), codec, wire_json if has_more else encode_json)
 
 
-def _in_parts(data: EventData, codec: _Codec) -> tuple[bytes, str | None, EventData]:
+def _in_parts(
+    data: EventData, codec: _Codec, encode: Callable[[EventData], bytes]
+) -> tuple[bytes, str | None, EventData]:
     field = codec.verbatim
     verbatim: str = getattr(data, field) if field else ""
     if not field or not verbatim:
-        return wire_json(data, data.event_type), None, data
+        return encode(data), None, data
     if not verbatim.isascii():
         verbatim.encode()
-    return wire_json(replace(data, **{field: ""}), data.event_type), verbatim, data
+    return encode(replace(data, **{field: ""})), verbatim, data
 
 
 def _own_unregistered(data: EventData) -> UnknownPayload:

@@ -73,7 +73,7 @@ def _check_for(hint: object) -> _Check | None:
     if hint in _CHECKED_BY_MSGSPEC:
         return None
     if holds_unknown_fields(hint):
-        return _check_unknown
+        return None  # add_unknown checks them
     if hint in _FREE_FORM:
         return _check_json
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
@@ -96,13 +96,6 @@ def _check_json(value: object, path: str, depth: int) -> None:
         own_json(value, depth)
     except NotJson as error:
         raise NotJson(str(error), path + error.path) from None
-
-
-def _check_unknown(value: object, path: str, depth: int) -> None:
-    if value is not msgspec.UNSET:
-        if not isinstance(value, Mapping):
-            raise NotJson(f"must be a map or UNSET, got {describe(value)}", path)
-        _check_json(cast("object", value), path, depth)
 
 
 def _check_inner(value: object, path: str, depth: int) -> None:
@@ -154,17 +147,20 @@ def struct_to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
     return owned
 
 
-def wire_json(struct: msgspec.Struct, name: str) -> bytes:
-    """Return the JSON of a checked ``struct``. Every error message begins with ``name``."""
-    return encode_json(struct_to_map(struct, name) if has_unknown(struct) else struct)
+def wire_json(struct: msgspec.Struct) -> bytes:
+    """Return the JSON of a struct that may have unknown fields. Raises ``InvalidEvent`` with the field."""
+    return encode_json(struct_to_map(struct, getattr(struct, "event_type", "")) if has_unknown(struct) else struct)
 
 
 def has_unknown(struct: msgspec.Struct) -> bool:
     """Return whether a struct or a map inside it has fields that this release does not know."""
     if getattr(struct, UNKNOWN_FIELDS, msgspec.UNSET) is not msgspec.UNSET:
         return True
-    inner = (getattr(struct, name) for name, _ in _maps_inside(type(struct)))
-    return any(isinstance(value, msgspec.Struct) and has_unknown(value) for value in inner)
+    for name, _ in _maps_inside(type(struct)):
+        value = getattr(struct, name)
+        if value is not None and isinstance(value, msgspec.Struct) and has_unknown(value):
+            return True
+    return False
 
 
 def _without_unknown(struct: _Struct) -> _Struct:
@@ -182,9 +178,15 @@ def _add_unknown(struct: msgspec.Struct, built: dict[str, Any], path: str) -> No
     """Add the unknown fields of ``struct`` to its map ``built``, next to the known fields."""
     unknown: object = getattr(struct, UNKNOWN_FIELDS, msgspec.UNSET)
     path = f"{path}.{UNKNOWN_FIELDS}"
-    if unknown is None:
-        raise NotJson("must be a map or UNSET, got null", path)
-    for key, value in own_map(cast("Mapping[str, object]", unknown or {})).items():
+    if unknown is msgspec.UNSET:
+        unknown = {}
+    if not isinstance(unknown, Mapping):
+        raise NotJson(f"must be a map or UNSET, got {describe(unknown)}", path)
+    try:
+        owned = own_map(cast("Mapping[object, object]", unknown))
+    except NotJson as error:
+        raise NotJson(str(error), path + error.path) from None
+    for key, value in owned.items():
         if is_known_key(type(struct), key):
             raise NotJson("is the key of a known field: set that field instead", f"{path}.{key}")
         built[key] = value
@@ -244,8 +246,10 @@ def _holds_sets(cls: type[msgspec.Struct]) -> bool:
     return b'"uniqueItems":true' in encode_json(schema)
 
 
-def read_back(struct: _Struct, decode: Callable[[bytes], _Struct], name: str) -> _Struct:
-    """Encode ``struct`` to JSON, and return the equal struct that it decodes to.
+def read_back(
+    struct: _Struct, encode: Callable[[_Struct], bytes], decode: Callable[[bytes], _Struct], name: str
+) -> _Struct:
+    """Encode ``struct`` to JSON, and return the equal struct that the JSON decodes to.
 
     The result shares nothing mutable with ``struct``. A value may return in another form, such as a tuple for a list or
     an enum for its text. Every error message begins with ``name``. Raises ``InvalidEvent`` with the field if JSON
@@ -256,7 +260,7 @@ def read_back(struct: _Struct, decode: Callable[[bytes], _Struct], name: str) ->
     except NotJson as error:
         raise InvalidEvent(f"{name}: {error.path} {error}", field=error.path) from error
     try:
-        owned = decode(wire_json(struct, name))
+        owned = decode(encode(struct))
     except InvalidEvent:
         raise
     except Exception as error:

@@ -48,6 +48,9 @@ _Handler = Callable[[int, Any], None]
 
 _PREVIEW_CHARACTERS = 1_000
 
+_SURELY_SMALL = MAX_RESULT_BYTES // 4
+"""The most characters of a text that is within ``MAX_RESULT_BYTES``. A character has at most four bytes."""
+
 SIDES = {
     EventType.USER_MESSAGE.value: "user",
     EventType.TOOL_RESULT.value: "user",
@@ -207,8 +210,10 @@ class Builder(ABC):
         if wire_id is None:
             return
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
-        limit = self.result_limit(data, wire_id)
-        omitted = None if limit is None else self._omitted(seq, data, limit)
+        omitted = None
+        if self.max_result_bytes is not None or len(data.result_json) > _SURELY_SMALL:
+            limit = self.result_limit(data, wire_id)
+            omitted = None if limit is None else self._omitted(seq, data, limit)
         self.result(seq, data, wire_id, omitted, residual)
         if omitted is not None and self.max_result_bytes is not None:
             self.edited(after=False)  # without max_result_bytes, the model received the same text

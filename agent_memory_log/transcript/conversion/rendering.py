@@ -47,6 +47,8 @@ def result_text(data: ToolResult, value: str | None = None) -> str:
     """
     if value is None:
         value = "" if is_absent_text(data.result_json) else data.result_json
+    if not data.error_message and data.retry_hint is None:
+        return value
     failure = failure_text(data)
     return f"{failure}\n{value}" if failure and value else failure or value
 

@@ -44,7 +44,7 @@ class UnknownFields(dict[str, JsonValue]):
 
 
 Unknown = UnknownFields | msgspec.UnsetType
-"""The annotation of the field with the unknown fields. It is ``msgspec.UNSET`` if there are none."""
+"""The annotation of the field with the unknown fields. Without any, it is ``msgspec.UNSET``."""
 
 NO_UNKNOWN: Unknown = msgspec.field(default=msgspec.UNSET, name=UNKNOWN_FIELDS)
 """The default of that field. It keeps its name in a struct that renames its fields."""

@@ -353,7 +353,7 @@ def test_wrong_type_error_names_event_type_field_and_value(event_type: str) -> N
             assert type(value).__name__ in message
 
 
-BESIDE = {"Later": 1, "": [None, {"a": 1.0}], "unknown_fields": {}}
+BESIDE: dict[str, object] = {"Later": 1, "": [None, {"a": 1.0}], "unknown_fields": {}}
 
 
 @pytest.mark.parametrize("kind", [Bounds, ToolTelemetry, RetryHint, *(payload_types()[name] for name in EventType)])

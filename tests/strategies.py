@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from agent_memory_log import (
@@ -35,6 +36,7 @@ from agent_memory_log import (
     UserMessage,
     new_event,
 )
+from agent_memory_log.events.fields import UnknownFields
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.events.registry import payload_types
@@ -105,9 +107,16 @@ def json_texts() -> st.SearchStrategy[str]:
     ).filter(lambda text: not text or not text.isspace())
 
 
+def unknown_fields() -> st.SearchStrategy[UnknownFields | msgspec.UnsetType]:
+    """Generate fields of built-in payloads and nested maps that a newer release might write."""
+    maps = json_maps().filter(bool).map(lambda fields: {f"later {key}": value for key, value in fields.items()})
+    return st.just(msgspec.UNSET) | maps.map(UnknownFields)
+
+
 def bounds() -> st.SearchStrategy[Bounds]:
     return st.builds(
         Bounds,
+        unknown_fields=unknown_fields(),
         returned=integers64(),
         total=st.none() | integers64(),
         truncated=st.booleans(),
@@ -119,6 +128,7 @@ def bounds() -> st.SearchStrategy[Bounds]:
 def telemetries() -> st.SearchStrategy[ToolTelemetry]:
     return st.builds(
         ToolTelemetry,
+        unknown_fields=unknown_fields(),
         duration_ms=integers64(),
         tokens_used=integers64(),
         model=texts(),
@@ -129,6 +139,7 @@ def telemetries() -> st.SearchStrategy[ToolTelemetry]:
 def retry_hints() -> st.SearchStrategy[RetryHint]:
     return st.builds(
         RetryHint,
+        unknown_fields=unknown_fields(),
         reason=st.sampled_from(["invalid_arguments", "timeout"]) | texts(),
         tool=texts(),
         restrict_to_tool=st.booleans(),
@@ -143,6 +154,7 @@ def retry_hints() -> st.SearchStrategy[RetryHint]:
 def tool_calls() -> st.SearchStrategy[ToolCall]:
     return st.builds(
         ToolCall,
+        unknown_fields=unknown_fields(),
         tool_call_id=texts(),
         tool_name=texts(),
         parent_tool_call_id=texts(),
@@ -156,6 +168,7 @@ def tool_calls() -> st.SearchStrategy[ToolCall]:
 def tool_results() -> st.SearchStrategy[ToolResult]:
     return st.builds(
         ToolResult,
+        unknown_fields=unknown_fields(),
         tool_call_id=texts(),
         tool_name=texts(),
         parent_tool_call_id=texts(),
@@ -180,7 +193,7 @@ def unknown_payloads() -> st.SearchStrategy[UnknownPayload]:
 def payloads() -> st.SearchStrategy[EventData]:
     """Generate a payload of any built-in type or of an unknown type."""
     messages: list[st.SearchStrategy[EventData]] = [
-        st.builds(kind, message=texts(), structured=json_values())
+        st.builds(kind, message=texts(), structured=json_values(), unknown_fields=unknown_fields())
         for kind in (UserMessage, AssistantMessage, SystemMessage)
     ]
     return st.one_of(
@@ -208,7 +221,7 @@ def payloads() -> st.SearchStrategy[EventData]:
         ),
         st.builds(PlannerNote, note=texts()),
         retry_hints(),
-        st.builds(Annotation, message=texts()),
+        st.builds(Annotation, message=texts(), unknown_fields=unknown_fields()),
         st.builds(Redacted, original_type=texts(), reason=texts()),
         st.builds(Redaction, seqs=st.lists(st.integers(1, 2**63 - 1), max_size=4).map(tuple), reason=texts()),
         unknown_payloads(),

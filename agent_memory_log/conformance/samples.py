@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 
 from agent_memory_log.events.event import Event, new_event
+from agent_memory_log.events.fields import UnknownFields
 from agent_memory_log.events.jsonvalue import MAX_DEPTH, JsonValue
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import (
@@ -82,7 +83,7 @@ def unknown_event() -> Event:
 
 
 def every_payload() -> list[Event]:
-    """Return two events of each built-in type: one with all fields set and one with only the required fields."""
+    """Return events of each built-in type: with all fields set, with only the required fields, with unknown fields."""
     hint = RetryHint(
         reason="rate_limited",
         tool="t",
@@ -124,6 +125,15 @@ def every_payload() -> list[Event]:
             structured="",
         ),
         ToolResult(tool_call_id="", tool_name="", bounds=Bounds(), telemetry=ToolTelemetry(), retry_hint=RetryHint()),
+        ToolResult(  # a newer release of the Go original writes ``Continuation`` and ``artifacts``
+            tool_call_id="tc-1",
+            tool_name="find",
+            result_json="[1]",
+            bounds=Bounds(returned=1, unknown_fields=UnknownFields(Continuation={"Tool": "more", "": [2**64, None]})),
+            telemetry=ToolTelemetry(unknown_fields=UnknownFields(Cost=1.0)),
+            retry_hint=RetryHint(unknown_fields=UnknownFields({"After": 1, "a.b": {"$c": []}})),
+            unknown_fields=UnknownFields({"artifacts": [{"name": "chart", "data": {}}], "unknown_fields": None}),
+        ),
         PlannerNote(note=""),
         Thinking(text="hm", signature="sig==", redacted=bytes(range(256)), content_index=3, final=True),
         Thinking(),

@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeGuard, TypeVar, Union, cast, get_args, ge
 import msgspec
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.events.jsonvalue import NotJson, encode_json, own_json
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, decode_json, encode_json, own_json
 
 JsonText = Annotated[str, "json text"]
 """The annotation of a field that holds JSON as unchanged text. ``""`` means that the text is absent."""
@@ -29,8 +29,25 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 Int64 = Annotated[int, msgspec.Meta(ge=_INT64_MIN, le=_INT64_MAX)]
 """The annotation of a 64-bit integer, the range of the Go original. Every backend and language can hold it."""
 
+UNKNOWN_FIELDS = "unknown_fields"
+"""The name of the field that holds ``UnknownFields``."""
+
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 _Reader = Callable[[object, str], object]
+
+
+class UnknownFields(dict[str, JsonValue]):
+    """The keys and values of a map that no field of its struct reads. They are written back unchanged, as they came.
+
+    The class has no decoder. So msgspec refuses a map that has a key ``unknown_fields``, and ``read_struct`` reads it.
+    """
+
+
+Unknown = UnknownFields | msgspec.UnsetType
+"""The annotation of the field with the unknown fields. Without any, it is ``msgspec.UNSET``."""
+
+NO_UNKNOWN: Unknown = msgspec.field(default=msgspec.UNSET, name=UNKNOWN_FIELDS)
+"""The default of that field. It keeps its name in a struct that renames its fields."""
 
 
 class _Field(msgspec.Struct, frozen=True):
@@ -61,6 +78,10 @@ def read_struct(cls: type[_Struct], data: object, path: str) -> _Struct:
         elif field.required:
             problem = "is null" if field.key in source else "is missing"
             raise DecodeError(f"{path}: the required field {field.key!r} {problem}")
+    if UNKNOWN_FIELDS in cls.__struct_fields__:
+        unknown = _unknown_in(cls, source, path)
+        if unknown:
+            values[UNKNOWN_FIELDS] = unknown
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:  # from a registered payload's __post_init__
@@ -79,16 +100,46 @@ def _find_loose(source: Mapping[object, object], field: _Field) -> object:
     return None
 
 
+def _unknown_in(cls: type[msgspec.Struct], source: Mapping[object, object], path: str) -> UnknownFields:
+    unknown = UnknownFields()
+    for key, value in source.items():
+        if isinstance(key, str) and not is_known_key(cls, key):
+            # The Go original writes bytes as base64 text in JSON.
+            plain = base64.b64encode(value).decode() if isinstance(value, bytes) else value
+            unknown[str.__str__(key)] = cast("JsonValue", _read_json(plain, f"{path} field {key!r}"))
+    return unknown
+
+
+def is_known_key(cls: type[msgspec.Struct], key: str) -> bool:
+    """Return whether ``read_struct`` reads the key of a map into a field of ``cls``."""
+    if getattr(cls, "__loose_keys__", False):
+        key = key.lower()
+    return key in _known_keys(cls)
+
+
+@cache
+def _known_keys(cls: type[msgspec.Struct]) -> frozenset[str]:
+    if getattr(cls, "__loose_keys__", False):
+        return frozenset(key for field in fields_of(cls) for key in (field.key.lower(), field.name))
+    return frozenset(field.key for field in fields_of(cls))
+
+
 @cache
 def fields_of(cls: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    """Return the fields of a struct with their map keys and reading functions."""
+    """Return the fields of a struct with their map keys and reading functions, without ``UnknownFields``."""
     hints = get_type_hints(cls, include_extras=True)
     return tuple(
         _Field(
             field.name, field.encode_name, field.required, is_nullable(hints[field.name]), _reader(hints[field.name])
         )
         for field in msgspec.structs.fields(cls)
+        if not holds_unknown_fields(hints[field.name])
     )
+
+
+def holds_unknown_fields(hint: object) -> bool:
+    """Return whether a field with this annotation holds ``UnknownFields``."""
+    return UnknownFields in get_args(hint)
 
 
 def describe(value: object) -> str:
@@ -214,17 +265,18 @@ def is_absent_text(text: str) -> bool:
 _decode_exact = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
-def decode_json_text(text: str, event_type: str, field: str) -> object:
-    """Decode JSON text with exact numbers, or return None for absent text.
+def decode_json_text(text: str, event_type: str, field: str, *, exact_numbers: bool) -> object:
+    """Decode JSON text, or return None for absent text. With ``exact_numbers``, numbers become ``int`` or ``Decimal``.
 
     Raises ``DecodeError`` with the event type and the field.
     """
     if is_absent_text(text):
         return None
     try:
-        decoded: object = _decode_exact(text)
+        decoded: object = _decode_exact(text) if exact_numbers else decode_json(text)
     except (msgspec.DecodeError, UnicodeEncodeError, ArithmeticError, RecursionError) as error:
-        raise DecodeError(f"{event_type} field {field!r} is not JSON: {error}; got {describe(text)}") from error
+        advice = "" if exact_numbers or "out of range" not in str(error) else " for a float: use exact_numbers=True"
+        raise DecodeError(f"{event_type} field {field!r} is not JSON: {error}{advice}; got {describe(text)}") from error
     return decoded
 
 

@@ -8,7 +8,7 @@ checks every free-form value before it is written.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union, cast
 
 import msgspec
@@ -73,11 +73,15 @@ class NotJson(ValueError):
         self.path = path
 
 
-def own_json(value: object, depth: int = 1) -> JsonValue:
+_Convert = Callable[[object, int], JsonValue]
+
+
+def own_json(value: object, depth: int = 1, convert: _Convert | None = None) -> JsonValue:  # noqa: PLR0911  # the fast forms come first
     """Return a copy of ``value`` that consists of plain types and shares nothing mutable with it.
 
     Tuples become lists, and instances of subclasses of the plain types become plain values. ``depth`` is the nesting
-    level of ``value``. Raises ``NotJson`` for any other value.
+    level of ``value``. ``convert`` returns the JSON value of any other value at a level. Without it, the function
+    raises ``NotJson``.
     """
     if type(value) is str:
         if not value.isascii():
@@ -95,9 +99,11 @@ def own_json(value: object, depth: int = 1) -> JsonValue:
         if depth > MAX_DEPTH:
             raise NotJson(f"nests deeper than {MAX_DEPTH} levels", "")
         if isinstance(value, Mapping):
-            return own_map(cast("Mapping[object, object]", value), depth)
-        return _own_list(cast("Sequence[object]", value), depth)
-    raise NotJson(f"is of type {type(value).__name__}, which is not JSON", "")
+            return own_map(cast("Mapping[object, object]", value), depth, convert)
+        return _own_list(cast("Sequence[object]", value), depth, convert)
+    if convert is None:
+        raise NotJson(f"is of type {type(value).__name__}, which is not JSON", "")
+    return convert(value, depth)
 
 
 def _own_number(value: float) -> float:
@@ -115,32 +121,39 @@ def _own_number(value: float) -> float:
 # Each caller adds its part to the path of an error that it passes on, so that valid values cost nothing extra.
 
 
-def _own_list(value: Sequence[object], depth: int) -> list[JsonValue]:
+def _own_list(value: Sequence[object], depth: int, convert: _Convert | None) -> list[JsonValue]:
     owned: list[JsonValue] = []
     try:
         for item in value:
-            owned.append(own_json(item, depth + 1))  # noqa: PERF401  # the error path uses its length
+            owned.append(own_json(item, depth + 1, convert))  # noqa: PERF401  # the error path uses its length
     except NotJson as error:
         error.path = f"[{len(owned)}]{error.path}"
         raise
     return owned
 
 
-def own_map(value: Mapping[Any, object], depth: int = 1) -> dict[str, JsonValue]:
-    """Return a copy of a map. See ``own_json``."""
+def own_map(value: Mapping[Any, object], depth: int = 1, convert: _Convert | None = None) -> dict[str, JsonValue]:
+    """Return a copy of a map. ``convert`` may convert a key to text. See ``own_json``."""
     owned: dict[str, JsonValue] = {}
     for key, item in value.items():
-        if not isinstance(key, str):
-            raise NotJson(f"has a key of type {type(key).__name__}, which is not text", "")
-        text = str.__str__(key)
+        text = str.__str__(key) if isinstance(key, str) else _key_text(key, depth, convert)
         if not text.isascii():
             _check_key(text)
         try:
-            owned[text] = own_json(item, depth + 1)
+            owned[text] = own_json(item, depth + 1, convert)
         except NotJson as error:
             error.path = f".{text}{error.path}"
             raise
+    if convert is not None and len(owned) < len(value):
+        raise NotJson("has two keys that are written as the same text", "")
     return owned
+
+
+def _key_text(key: object, depth: int, convert: _Convert | None) -> str:
+    text = None if convert is None else own_json(key, depth, convert)
+    if not isinstance(text, str):
+        raise NotJson(f"has a key of type {type(key).__name__}, which is not text", "")
+    return text
 
 
 def _check_key(text: str) -> None:

@@ -7,20 +7,27 @@ from typing import ClassVar, Self
 
 import msgspec
 
-from agent_memory_log.events.fields import Int64, read_struct
+from agent_memory_log.events.fields import NO_UNKNOWN, Int64, Unknown, read_struct
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.writing import struct_to_map
 
 
-class NestedMap(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields=True):
+class NestedMap(
+    msgspec.Struct, frozen=True, kw_only=True, rename="pascal", forbid_unknown_fields=True, repr_omit_defaults=True
+):
     """A map inside a payload's map. It writes every field, and other programs spell its keys in several ways.
 
     msgspec would treat a key in another spelling as a missing field. ``forbid_unknown_fields`` makes it fail instead,
     and ``read_struct`` then reads the map.
+
+    Attributes:
+        unknown_fields: The keys that this release does not know, or ``msgspec.UNSET``. They are written back.
     """
 
     __loose_keys__: ClassVar[bool] = True
     __map_name__: ClassVar[str]
+
+    unknown_fields: Unknown = NO_UNKNOWN
 
     def to_map(self) -> dict[str, JsonValue]:
         """Return the fields as a new map, with their names in CamelCase."""

@@ -17,7 +17,7 @@ from typing import ClassVar, Self, cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError, InvalidEvent
-from agent_memory_log.events.fields import Int64, JsonText, decode_json_text, describe, read_struct
+from agent_memory_log.events.fields import NO_UNKNOWN, Int64, JsonText, Unknown, decode_json_text, describe, read_struct
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_map
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.writing import struct_to_map
@@ -76,8 +76,8 @@ class EventData(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def from_map(cls, data: Mapping[str, object]) -> Self:
         """Return the payload that a map describes.
 
-        The nested maps and ``RetryHint`` may have keys in CamelCase, any other case or snake_case. Unknown keys are
-        ignored.
+        The nested maps and ``RetryHint`` may have keys in CamelCase, any other case or snake_case. Built-in payloads
+        keep unknown keys in ``unknown_fields``; other payloads ignore them.
 
         Raises:
             DecodeError: A field is missing or has a wrong type. The error names the event type, the field and the
@@ -86,7 +86,18 @@ class EventData(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return read_struct(cls, data, cls.event_type)
 
 
-class _Message(EventData, frozen=True):
+class BuiltInData(EventData, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+    """The base class of the built-in payloads, which keep unknown keys: msgspec fails, and ``read_struct`` reads them.
+
+    Attributes:
+        unknown_fields: The keys and values of the stored map that have no field here, or ``msgspec.UNSET``. A newer
+            release or another program wrote them. They are written back unchanged.
+    """
+
+    unknown_fields: Unknown = NO_UNKNOWN
+
+
+class _Message(BuiltInData, frozen=True):
     message: str = ""
     structured: JsonValue = None
 
@@ -115,7 +126,7 @@ class SystemMessage(_Message, frozen=True):
     event_type = EventType.SYSTEM_MESSAGE.value
 
 
-class ToolCall(EventData, frozen=True):
+class ToolCall(BuiltInData, frozen=True):
     """A tool call that the model requested.
 
     Attributes:
@@ -141,18 +152,20 @@ class ToolCall(EventData, frozen=True):
     expected_children_total: Int64 = 0
     structured: JsonValue = None
 
-    def input(self) -> object:
+    def input(self, *, exact_numbers: bool = False) -> object:
         """Return the decoded arguments, or None if there are no arguments.
 
-        Numbers are exact: integers of any size become ``int``, numbers with a fraction or an exponent ``Decimal``.
+        Args:
+            exact_numbers: Return numbers with a fraction or an exponent as ``Decimal``, with every digit. The default
+                is ``float``, which has about 16 digits. Integers are always exact, whatever their size.
 
         Raises:
-            DecodeError: ``payload_json`` is not JSON.
+            DecodeError: ``payload_json`` is not JSON, or a number is too large for a ``float``.
         """
-        return decode_json_text(self.payload_json, "tool_call", "payload")
+        return decode_json_text(self.payload_json, "tool_call", "payload", exact_numbers=exact_numbers)
 
 
-class RetryHint(EventData, frozen=True, omit_defaults=False, rename="pascal", forbid_unknown_fields=True):
+class RetryHint(BuiltInData, frozen=True, omit_defaults=False, rename="pascal"):
     """Advice for repeating a failed tool call. It is part of a ``ToolResult`` or an event of its own.
 
     Every field is always written.
@@ -166,7 +179,7 @@ class RetryHint(EventData, frozen=True, omit_defaults=False, rename="pascal", fo
         example_input: A map of valid example arguments, or None.
         prior_input: A map of the arguments of the failed call, or None.
         clarifying_question: A question for the user.
-        message: An explanation for the model.
+        message: An explanation for the model, which transcripts send beside the error message of the result.
     """
 
     __loose_keys__: ClassVar[bool] = True
@@ -182,7 +195,7 @@ class RetryHint(EventData, frozen=True, omit_defaults=False, rename="pascal", fo
     message: str = ""
 
 
-class ToolResult(EventData, frozen=True):
+class ToolResult(BuiltInData, frozen=True):
     """The result of a tool call.
 
     Attributes:
@@ -217,16 +230,19 @@ class ToolResult(EventData, frozen=True):
     error_message: str = ""
     structured: JsonValue = None
 
-    def result(self) -> object:
-        """Return the decoded result, or None if there is no result. Numbers are exact, as in ``ToolCall.input``.
+    def result(self, *, exact_numbers: bool = False) -> object:
+        """Return the decoded result, or None if there is no result.
+
+        Args:
+            exact_numbers: See ``ToolCall.input``.
 
         Raises:
-            DecodeError: ``result_json`` is not JSON.
+            DecodeError: ``result_json`` is not JSON, or a number is too large for a ``float``.
         """
-        return decode_json_text(self.result_json, "tool_result", "result_json")
+        return decode_json_text(self.result_json, "tool_result", "result_json", exact_numbers=exact_numbers)
 
 
-class PlannerNote(EventData, frozen=True):
+class PlannerNote(BuiltInData, frozen=True):
     """A note that the planner wrote for itself. ``note`` is *always written* and may be ``""``."""
 
     event_type = EventType.PLANNER_NOTE.value
@@ -234,7 +250,7 @@ class PlannerNote(EventData, frozen=True):
     note: str
 
 
-class Thinking(EventData, frozen=True):
+class Thinking(BuiltInData, frozen=True):
     """A thinking block of the model, stored exactly as the provider requires it in the next request.
 
     Attributes:
@@ -257,7 +273,7 @@ class Thinking(EventData, frozen=True):
     structured: JsonValue = None
 
 
-class ModelRequest(EventData, frozen=True):
+class ModelRequest(BuiltInData, frozen=True):
     """The arguments of a model request, without the conversation.
 
     Signed thinking is valid only with the same arguments, and a replay repeats the request with them. Create this
@@ -284,7 +300,7 @@ class ModelRequest(EventData, frozen=True):
     parameters: Mapping[str, JsonValue] | None = None
 
 
-class Annotation(EventData, frozen=True):
+class Annotation(BuiltInData, frozen=True):
     """A remark about the run from a person or a process. Put its metadata in the event's labels."""
 
     event_type = EventType.ANNOTATION.value
@@ -292,7 +308,7 @@ class Annotation(EventData, frozen=True):
     message: str = ""
 
 
-class Redacted(EventData, frozen=True):
+class Redacted(BuiltInData, frozen=True):
     """The payload that replaces the payload of a redacted event.
 
     Attributes:
@@ -306,7 +322,7 @@ class Redacted(EventData, frozen=True):
     reason: str = ""
 
 
-class Redaction(EventData, frozen=True):
+class Redaction(BuiltInData, frozen=True):
     """The redaction marker, which ``redact_events`` appends to notify followers and readers that hold a snapshot.
 
     Attributes:

@@ -14,6 +14,7 @@ from msgspec.structs import astuple, replace
 
 from agent_memory_log.errors import DecodeError, InvalidArgument, InvalidEvent
 from agent_memory_log.events.fields import (
+    UNKNOWN_FIELDS,
     Int64,
     JsonText,
     describe,
@@ -25,7 +26,7 @@ from agent_memory_log.events.fields import (
 from agent_memory_log.events.jsonvalue import NotJson, check_text, decode_json, encode_json
 from agent_memory_log.events.payloads import BUILT_IN, RESERVED_TYPES, EventData, UnknownPayload
 from agent_memory_log.events.reserved import is_reserved_type
-from agent_memory_log.events.writing import checks_of, read_back
+from agent_memory_log.events.writing import checks_of, has_unknown, read_back, wire_json
 
 _Payload = TypeVar("_Payload", bound=EventData)
 
@@ -56,7 +57,10 @@ class _Codec:
         fields = msgspec.structs.fields(payload_type)
         self.verbatim = payload_type.__verbatim__
         self.verbatim_key = next((field.encode_name for field in fields if field.name == self.verbatim), None)
-        scalars = tuple(_scalars_of(hints[field.name]) for field in fields)
+        scalars = tuple(
+            frozenset({msgspec.UnsetType}) if field.name == UNKNOWN_FIELDS else _scalars_of(hints[field.name])
+            for field in fields
+        )
         self._integers = tuple(field.name for field, kinds in zip(fields, scalars, strict=True) if int in kinds)
         # The scalar types of each field. Empty if a field has no scalar type, or if the payload is mutable.
         self._scalars = scalars if all(scalars) and payload_type.__struct_config__.frozen else ()
@@ -76,14 +80,19 @@ class _Codec:
                 return False
         return True
 
-    def read_back(self, data: EventData) -> EventData:
-        """Return a copy that was decoded from JSON. See ``writing.read_back``."""
-        owned = read_back(data, self.decode, data.event_type)
+    def read_back(self, data: EventData, *, unknown: bool) -> EventData:
+        """Return a copy that was decoded from JSON. ``unknown`` is ``has_unknown(data)``. See ``writing.read_back``."""
+        if unknown:
+            return read_back(data, wire_json, self._decode_wire, data.event_type)
+        owned = read_back(data, encode_json, self.decode, data.event_type)
         if self._scalars:
             shape = tuple(map(type, astuple(data)))
             if all(kind in kinds for kind, kinds in zip(shape, self._scalars, strict=True)):
                 self._proven.add(shape)
         return owned
+
+    def _decode_wire(self, text: bytes) -> EventData:
+        return self.payload_type.from_map(decode_json(text))
 
 
 def _scalars_of(hint: object) -> frozenset[type]:
@@ -236,7 +245,7 @@ def encode_payload(data: EventData) -> tuple[bytes, EventData]:
     Raises ``InvalidEvent`` with the field.
     """
     text, verbatim, owned = encode_parts(data)
-    return (text if verbatim is None else encode_json(owned)), owned
+    return (text if verbatim is None else wire_json(owned)), owned
 
 
 def encode_parts(data: EventData) -> tuple[bytes, str | None, EventData]:
@@ -254,20 +263,23 @@ def encode_parts(data: EventData) -> tuple[bytes, str | None, EventData]:
         return encode_json(unknown.data), None, unknown
     if codec.reads_back_as_itself(data):
         try:
-            return _in_parts(data, codec)
+            return _in_parts(data, codec, encode_json)
         except UnicodeEncodeError:
             pass  # a lone surrogate: the error of read_back names the field
-    return _in_parts(codec.read_back(data), codec)
+    has_more = has_unknown(data)
+    return _in_parts(codec.read_back(data, unknown=has_more), codec, wire_json if has_more else encode_json)
 
 
-def _in_parts(data: EventData, codec: _Codec) -> tuple[bytes, str | None, EventData]:
+def _in_parts(
+    data: EventData, codec: _Codec, encode: Callable[[EventData], bytes]
+) -> tuple[bytes, str | None, EventData]:
     field = codec.verbatim
     verbatim: str = getattr(data, field) if field else ""
     if not field or not verbatim:
-        return encode_json(data), None, data
+        return encode(data), None, data
     if not verbatim.isascii():
         verbatim.encode()
-    return encode_json(replace(data, **{field: ""})), verbatim, data
+    return encode(replace(data, **{field: ""})), verbatim, data
 
 
 def _own_unregistered(data: EventData) -> UnknownPayload:

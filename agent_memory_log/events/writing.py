@@ -18,7 +18,16 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 import msgspec
 
 from agent_memory_log.errors import InvalidEvent
-from agent_memory_log.events.fields import Int64, JsonText, describe, is_absent_text, without_none
+from agent_memory_log.events.fields import (
+    UNKNOWN_FIELDS,
+    Int64,
+    JsonText,
+    describe,
+    holds_unknown_fields,
+    is_absent_text,
+    is_known_key,
+    without_none,
+)
 from agent_memory_log.events.jsonvalue import (
     MAX_DEPTH,
     JsonValue,
@@ -26,6 +35,7 @@ from agent_memory_log.events.jsonvalue import (
     check_text,
     encode_json,
     own_json,
+    own_map,
     plain_form,
 )
 
@@ -62,6 +72,8 @@ def checks_of(cls: type[msgspec.Struct]) -> tuple[tuple[str, _Check], ...]:
 def _check_for(hint: object) -> _Check | None:
     if hint in _CHECKED_BY_MSGSPEC:
         return None
+    if holds_unknown_fields(hint):
+        return None  # add_unknown checks them
     if hint in _FREE_FORM:
         return _check_json
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
@@ -113,7 +125,10 @@ def struct_to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
     layout = _layout_of(type(struct))
     try:
         check_struct(struct, "data")
-        built: dict[str, object] = msgspec.to_builtins(struct, str_keys=True, enc_hook=plain_form, order=layout.order)
+        plain = _without_unknown(struct) if has_unknown(struct) else struct
+        built: dict[str, object] = msgspec.to_builtins(plain, str_keys=True, enc_hook=plain_form, order=layout.order)
+        if plain is not struct:
+            _add_unknown(struct, built, "data")
         for key, value in built.items():
             owned[key] = own_json(value)
     except NotJson as error:
@@ -130,6 +145,66 @@ def struct_to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
         if isinstance(text, str) and is_absent_text(text):
             del owned[key]
     return owned
+
+
+def wire_json(struct: msgspec.Struct) -> bytes:
+    """Return the JSON of a struct that may have unknown fields. Raises ``InvalidEvent`` with the field."""
+    return encode_json(struct_to_map(struct, getattr(struct, "event_type", "")) if has_unknown(struct) else struct)
+
+
+def has_unknown(struct: msgspec.Struct) -> bool:
+    """Return whether a struct or a map inside it has fields that this release does not know."""
+    if getattr(struct, UNKNOWN_FIELDS, msgspec.UNSET) is not msgspec.UNSET:
+        return True
+    for name, _ in _maps_inside(type(struct)):
+        value = getattr(struct, name)
+        if value is not None and isinstance(value, msgspec.Struct) and has_unknown(value):
+            return True
+    return False
+
+
+def _without_unknown(struct: _Struct) -> _Struct:
+    changes: dict[str, object] = {
+        name: _without_unknown(value)
+        for name, _ in _maps_inside(type(struct))
+        if isinstance(value := getattr(struct, name), msgspec.Struct)
+    }
+    if UNKNOWN_FIELDS in struct.__struct_fields__:
+        changes[UNKNOWN_FIELDS] = msgspec.UNSET
+    return msgspec.structs.replace(struct, **changes)
+
+
+def _add_unknown(struct: msgspec.Struct, built: dict[str, Any], path: str) -> None:
+    """Add the unknown fields of ``struct`` to its map ``built``, next to the known fields."""
+    unknown: object = getattr(struct, UNKNOWN_FIELDS, msgspec.UNSET)
+    path = f"{path}.{UNKNOWN_FIELDS}"
+    if unknown is msgspec.UNSET:
+        unknown = {}
+    if not isinstance(unknown, Mapping):
+        raise NotJson(f"must be a map or UNSET, got {describe(unknown)}", path)
+    try:
+        owned = own_map(cast("Mapping[object, object]", unknown))
+    except NotJson as error:
+        raise NotJson(str(error), path + error.path) from None
+    for key, value in owned.items():
+        if is_known_key(type(struct), key):
+            raise NotJson("is the key of a known field: set that field instead", f"{path}.{key}")
+        built[key] = value
+    for name, key in _maps_inside(type(struct)):
+        value = getattr(struct, name)
+        if isinstance(value, msgspec.Struct):
+            _add_unknown(value, built[key], path.removesuffix(UNKNOWN_FIELDS) + name)
+
+
+@cache
+def _maps_inside(cls: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Return the names and keys of the fields that hold a struct with unknown fields."""
+    hints = get_type_hints(cls, include_extras=True)
+    return tuple(
+        (field.name, field.encode_name)
+        for field in msgspec.structs.fields(cls)
+        if UNKNOWN_FIELDS in getattr(without_none(hints[field.name]), "__struct_fields__", ())
+    )
 
 
 class _Layout(msgspec.Struct, frozen=True):
@@ -167,12 +242,14 @@ def _layout_of(cls: type[msgspec.Struct]) -> _Layout:
 
 def _holds_sets(cls: type[msgspec.Struct]) -> bool:
     """Return whether a struct can hold a set at any depth. JSON Schema marks sets as ``uniqueItems``."""
-    schema = msgspec.json.schema(cls, schema_hook=lambda _: {})
+    schema = msgspec.json.schema(cls, schema_hook=lambda _: {"type": "object"})
     return b'"uniqueItems":true' in encode_json(schema)
 
 
-def read_back(struct: _Struct, decode: Callable[[bytes], _Struct], name: str) -> _Struct:
-    """Encode ``struct`` to JSON, and return the equal struct that it decodes to.
+def read_back(
+    struct: _Struct, encode: Callable[[_Struct], bytes], decode: Callable[[bytes], _Struct], name: str
+) -> _Struct:
+    """Encode ``struct`` to JSON, and return the equal struct that the JSON decodes to.
 
     The result shares nothing mutable with ``struct``. A value may return in another form, such as a tuple for a list or
     an enum for its text. Every error message begins with ``name``. Raises ``InvalidEvent`` with the field if JSON
@@ -183,7 +260,9 @@ def read_back(struct: _Struct, decode: Callable[[bytes], _Struct], name: str) ->
     except NotJson as error:
         raise InvalidEvent(f"{name}: {error.path} {error}", field=error.path) from error
     try:
-        owned = decode(encode_json(struct))
+        owned = decode(encode(struct))
+    except InvalidEvent:
+        raise
     except Exception as error:
         path, value, reason = _find_cause(struct, error, "data")
         raise InvalidEvent(f"{name}: {path} cannot be stored: {reason}; got {describe(value)}", field=path) from error

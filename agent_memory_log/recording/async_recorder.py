@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.python_values import EncHook
 from agent_memory_log.recording.calls import CallBlock, RecordedCall
 from agent_memory_log.recording.operations import CallToMake, RecordedResponse
 from agent_memory_log.recording.recorder import Recorder, note_unrecorded
@@ -30,7 +31,7 @@ class ToolCallBlock(CallBlock):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        call = self._leave()
+        call = self._leave(error)
         if call is not None:
             await self._end(call, error)
 
@@ -64,6 +65,7 @@ class RunRecorder(
         *,
         meta: Mapping[str, JsonValue] | None = None,
         before_append: Callable[[Event], Event] | None = None,
+        enc_hook: EncHook | None = None,
     ) -> None:
         """Create a recorder without reading or changing the store.
 
@@ -73,8 +75,9 @@ class RunRecorder(
             run: The name of the run.
             meta: Metadata to store with the run. It is used only if the recorder creates the run.
             before_append: Changes each event before it is appended; see ``Recorder``.
+            enc_hook: Converts the values of unknown types in arguments and results; see ``Recorder``.
         """
-        super().__init__(agent, run, meta, before_append)
+        super().__init__(agent, run, meta, before_append, enc_hook)
         self._store = store
         self._turns = Turns()
         self._unfinished: set[asyncio.Task[Any]] = set()

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from time import monotonic_ns
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from agent_memory_log.errors import InvalidArgument, InvalidEvent
+from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument, InvalidEvent, ToolFailed
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
+from agent_memory_log.events.jsonvalue import NotJson
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import RetryHint, ToolCall, ToolResult
-from agent_memory_log.transcript.conversion.crossing import Content, holds_media, text_and_structured
+from agent_memory_log.events.python_values import EncHook, value_text
+from agent_memory_log.transcript.conversion.crossing import holds_media, text_and_structured
 
 _Call = TypeVar("_Call")
 
@@ -38,23 +39,24 @@ class RecordedCall:
             new outcome is ignored. If the stored result was erased, this is a result with an error message only.
     """
 
-    def __init__(self, event: Event, data: ToolCall, recorded: ToolResult | None) -> None:
+    def __init__(self, event: Event, data: ToolCall, recorded: ToolResult | None, enc_hook: EncHook | None) -> None:
         """Create the call; ``Recorder.tool_call`` does this."""
         self.event = event
         self.tool_call_id = data.tool_call_id
         self.tool_name = data.tool_name
         self.recorded = recorded
+        self._enc_hook = enc_hook
         self._parent = data.parent_tool_call_id
         self._outcome = ToolResult(data.tool_call_id, data.tool_name)
         self._start_ns = monotonic_ns()
 
     def result(
         self,
-        value: JsonValue | Content,
+        value: object,
         *,
         preview: str = "",
         bounds: Bounds | None = None,
-        server_data: JsonValue = None,
+        server_data: object = None,
         telemetry: ToolTelemetry | None = None,
     ) -> None:
         """Set the value that the tool returned. It replaces an outcome that was set before.
@@ -63,7 +65,9 @@ class RecordedCall:
             value: The value. Text is stored unchanged, whether it is JSON or plain text for the model. An ``Image``,
                 ``Document`` or other media of ``agent_memory_log.media``, or a list of texts and media, is stored in
                 ``structured``, with the text as the result. Any other value is encoded as compact JSON; None becomes
-                ``null``.
+                ``null``. Besides JSON values, it may hold pydantic models, dataclasses, attrs classes, msgspec structs,
+                enums, dates, times, UUIDs, sets, bytes (as base64) and ``Decimal`` (as a number with all its digits).
+                For other types, give the recorder an ``enc_hook``.
             preview: See ``ToolResult``.
             bounds: See ``ToolResult``.
             server_data: Data for the application, encoded like ``value``. It is never sent to a model. None means no
@@ -71,11 +75,14 @@ class RecordedCall:
             telemetry: See ``ToolResult``.
 
         Raises:
-            InvalidEvent: ``value`` or ``server_data`` cannot be encoded as JSON, or ``value`` holds media and is larger
-                than ``MAX_CONTENT_BYTES``.
+            InvalidEvent: ``value`` or ``server_data`` cannot be encoded as JSON: it has a type that nothing converts,
+                NaN or an infinity. Or ``value`` holds media and is larger than ``MAX_CONTENT_BYTES``. The error names
+                the part. If it leaves the block, the call stays open.
         """
         text, structured = (
-            text_and_structured(value, "result_json") if holds_media(value) else (json_text(value, "result_json"), None)
+            text_and_structured(value, "result_json")
+            if holds_media(value)
+            else (json_text(value, "result_json", self._enc_hook), None)
         )
         self._set_outcome(
             server_data,
@@ -92,7 +99,7 @@ class RecordedCall:
         *,
         retry_hint: RetryHint | None = None,
         preview: str = "",
-        server_data: JsonValue = None,
+        server_data: object = None,
         telemetry: ToolTelemetry | None = None,
     ) -> None:
         """Set the error with which the tool failed. It replaces an outcome that was set before.
@@ -114,8 +121,8 @@ class RecordedCall:
             server_data, preview=preview, telemetry=telemetry, retry_hint=retry_hint, error_message=message
         )
 
-    def _set_outcome(self, server_data: JsonValue, **fields: Any) -> None:  # noqa: ANN401  # the fields of ToolResult
-        text = "" if server_data is None else json_text(server_data, "server_data")
+    def _set_outcome(self, server_data: object, **fields: Any) -> None:  # noqa: ANN401  # the fields of ToolResult
+        text = "" if server_data is None else json_text(server_data, "server_data", self._enc_hook)
         self._outcome = ToolResult(self.tool_call_id, self.tool_name, server_data=text, **fields)
 
     def retry(self, hint: RetryHint) -> None:
@@ -196,13 +203,28 @@ class CallBlock:
         self._enclosing.enter(call)
         return call
 
-    def _leave(self) -> RecordedCall | None:
-        """Return the block's call if its result must be recorded now, else None."""
+    def _leave(self, error: BaseException | None) -> RecordedCall | None:
+        """Return the block's call if its result must be recorded now, else None.
+
+        An error of this library says nothing about the tool. It leaves the call open, so that it can be made again.
+        """
         call = self._enclosing.leave()
-        return call if call is not None and call.recorded is None else None
+        if call is None or call.recorded is not None:
+            return None
+        if error is not None and _is_library_error(error):
+            error.add_note(f"no result was recorded: the call {call.tool_call_id} of {call.tool_name} is still open")
+            return None
+        return call
 
 
-def json_text(value: object, field: str) -> str:
+def _is_library_error(error: BaseException) -> bool:
+    """Return whether this library raised the error or a part of it. ``ToolFailed`` repeats a tool's own failure."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_library_error(inner) for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions)
+    return isinstance(error, AgentMemoryLogError) and not isinstance(error, ToolFailed)
+
+
+def json_text(value: object, field: str, enc_hook: EncHook | None) -> str:
     """Return text unchanged, and any other value as compact JSON.
 
     Raises ``InvalidEvent`` with the path in ``field`` if the value cannot be encoded as JSON.
@@ -210,14 +232,14 @@ def json_text(value: object, field: str) -> str:
     if isinstance(value, str):
         return str.__str__(value)
     try:
-        return encode_json(own_json(value)).decode()
+        return value_text(value, enc_hook)
     except NotJson as error:
         raise InvalidEvent(f"{field}{error.path} {error}", field=f"data.{field}{error.path}") from error
 
 
-def payload_text(payload: str | Mapping[str, JsonValue] | None) -> str:
+def payload_text(payload: object, enc_hook: EncHook | None) -> str:
     """Return a call's arguments as JSON text. Text is returned unchanged; None gives ``""``."""
-    return "" if payload is None else json_text(payload, "payload")
+    return "" if payload is None else json_text(payload, "payload", enc_hook)
 
 
 def _message_of(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from agent_memory_log.events.payloads import (
     ToolCall,
     ToolResult,
 )
+from agent_memory_log.events.python_values import EncHook
 from agent_memory_log.reader import Reader
 from agent_memory_log.recording.calls import RecordedCall
 from agent_memory_log.recording.context import RunContext
@@ -88,11 +89,13 @@ class Operations:
         run: str,
         meta: Mapping[str, JsonValue] | None,
         before_append: Callable[[Event], Event] | None,
+        enc_hook: EncHook | None,
     ) -> None:
         self._agent = agent
         self._run = run
         self._meta = meta
         self._before_append = before_append
+        self._enc_hook = enc_hook
         self._context = RunContext(agent, run)
         self._latest = datetime.min.replace(tzinfo=UTC)
         # Calls by call id, then by event id: several calls may have the same call id.
@@ -191,7 +194,7 @@ class Operations:
         if isinstance(event.data, ToolCall):  # an erased call has a redaction marker here
             data = event.data
         recorded = None if is_fresh else (yield from self._result_of(event, data))
-        return RecordedCall(event, data, recorded)
+        return RecordedCall(event, data, recorded, self._enc_hook)
 
     def end_call(self, call: RecordedCall, error: BaseException | None) -> Steps[Event]:
         """Append the result of a call at the end of its block."""

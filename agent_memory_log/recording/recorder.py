@@ -20,6 +20,7 @@ from agent_memory_log.events.payloads import (
     ToolCall,
     UserMessage,
 )
+from agent_memory_log.events.python_values import EncHook
 from agent_memory_log.media import Media
 from agent_memory_log.recording.calls import Enclosing, RecordedCall, payload_text
 from agent_memory_log.recording.operations import CallToMake, Operations, recorded_call
@@ -50,6 +51,9 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
     ``before_append`` receives each event before it is appended, and returns the event to append instead. It must keep
     the event id. It must return equal events for equal arguments, or a repeated step conflicts with its first event.
     For example, ``agent_memory_log.secrets.redacted_event`` masks secrets.
+
+    ``enc_hook`` receives each value of a type that ``RecordedCall.result`` does not know, and returns a value that it
+    knows, for example a list for an array of numbers. It raises any exception for a value that it does not know either.
     """
 
     def __init__(
@@ -58,10 +62,12 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
         run: str,
         meta: Mapping[str, JsonValue] | None,
         before_append: Callable[[Event], Event] | None,
+        enc_hook: EncHook | None,
     ) -> None:
         self.agent = agent
         self.run = run
-        self._operations = Operations(agent, run, meta, before_append)
+        self._enc_hook = enc_hook
+        self._operations = Operations(agent, run, meta, before_append, enc_hook)
 
     @abstractmethod
     def _carry_out(self, steps: Steps[Any]) -> Any:  # noqa: ANN401  # a value or a coroutine, by the type arguments
@@ -230,7 +236,7 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
     def tool_call(
         self,
         tool: str | Event,
-        payload: str | Mapping[str, JsonValue] | None = None,
+        payload: object = None,
         *,
         tool_call_id: str | None = None,
         parent_tool_call_id: str | None = None,
@@ -248,6 +254,12 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
         If the block raises, the recorder stores the exception's message as ``error_message`` and its class as the label
         ``error_type``. The exception then continues. For a cancellation, the message begins with ``interrupted``.
 
+        An error of this library, such as ``InvalidEvent``, ``EventTooLarge`` or ``StoreUnavailable``, is never recorded
+        as the failure of the tool. No result is recorded, the call stays open, and the error continues. Make the call
+        again as after a crash, or ``repair`` tells the model that it was interrupted. To answer the model after such an
+        error, catch it inside the block and call ``fail``. Only ``ToolFailed`` is recorded, because it repeats the
+        failure of a tool.
+
         A call inside the block of another call of this recorder becomes its child. This works in the same task, in
         tasks that the block starts, and in threads with a copy of its context, such as those of ``asyncio.to_thread``.
         For other threads, pass ``parent_tool_call_id``.
@@ -264,7 +276,8 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
         Args:
             tool: The tool's name, or the event of a call that the model requested (from ``RecordedResponse.tool_calls``
                 or ``Reader.open_tool_calls``). A call that is already stored is not recorded again.
-            payload: The arguments, as a map or as JSON text. Text is stored byte for byte.
+            payload: The arguments, as JSON text or as a map or another value that ``RecordedCall.result`` accepts.
+                Text is stored byte for byte.
             tool_call_id: The id of the call. If the run has an open call with this id, the block answers that call. By
                 default, the call gets a new id.
             parent_tool_call_id: The id of the parent call. By default, it is the enclosing call of this recorder.
@@ -282,7 +295,7 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
             tool_call_id or "",
             tool,
             parent_tool_call_id=parent_tool_call_id,
-            payload_json=payload_text(payload),
+            payload_json=payload_text(payload, self._enc_hook),
             queue=queue,
             expected_children_total=expected_children_total,
         )

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.python_values import EncHook
 from agent_memory_log.recording.calls import CallBlock, RecordedCall
 from agent_memory_log.recording.operations import CallToMake, RecordedResponse
 from agent_memory_log.recording.recorder import Recorder, note_unrecorded
@@ -28,7 +29,7 @@ class SyncToolCallBlock(CallBlock):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        call = self._leave()
+        call = self._leave(error)
         if call is not None:
             self._end(call, error)
 
@@ -50,6 +51,7 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
         *,
         meta: Mapping[str, JsonValue] | None = None,
         before_append: Callable[[Event], Event] | None = None,
+        enc_hook: EncHook | None = None,
     ) -> None:
         """Create a recorder without reading or changing the store.
 
@@ -59,8 +61,9 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
             run: The name of the run.
             meta: Metadata to store with the run. It is used only if the recorder creates the run.
             before_append: Changes each event before it is appended; see ``Recorder``.
+            enc_hook: Converts the values of unknown types in arguments and results; see ``Recorder``.
         """
-        super().__init__(agent, run, meta, before_append)
+        super().__init__(agent, run, meta, before_append, enc_hook)
         self._store = store
         # Reentrant: Python may collect a suspended generator in the middle of another operation. That ends the
         # generator's open tool call in the same thread.

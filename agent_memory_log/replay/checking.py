@@ -16,7 +16,7 @@ from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical
 from agent_memory_log.events.payloads import Redacted, ToolResult
 from agent_memory_log.replay.differences import arguments_in, describe_all, differences, readable_name, short_json
 from agent_memory_log.replay.expectations import ExpectedCall, ExpectedRun, ExpectedTurn
-from agent_memory_log.replay.prompts import PromptCheck
+from agent_memory_log.replay.prompts import PromptCheck, listed
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.findings import WireMessage
 
@@ -64,7 +64,7 @@ class StepChecker:
             sorted((index for index, call in enumerate(expected.calls) if call.end is not None), key=self._end_of)
         )
         """The calls with a result, in the order of their results. Calls that were made are removed at the head."""
-        self._prompts: PromptCheck | None = None
+        self._prompts: list[PromptCheck] = []
         self._newest: dict[object, int] = {}
         """For each lane, the recorded call with the highest index that the lane has made."""
         self._made_seqs: set[int] = set()
@@ -162,14 +162,17 @@ class StepChecker:
         """
         expected = self._coming_turn()
         transcript = self._expected.transcript
-        if self._prompts is None:
-            self._prompts = PromptCheck([*leading, *transcript], provider)
+        if not self._prompts:
+            forms = (transcript, self._expected.unlimited)
+            self._prompts = [PromptCheck([*leading, *form], provider) for form in forms if form is not None]
         if expected is None:
             prefix, joined, number, event = len(transcript), None, self._turn + 1, None
         else:
             prefix, joined = expected.prefix, self._expected.joined(expected)
             number, event = expected.turn.number, expected.turn.events[0]
-        mismatch = self._prompts.compare(messages, len(leading) + prefix, joined)
+        sent = listed(messages)
+        mismatches = [check.compare(sent, len(leading) + prefix, joined) for check in self._prompts]
+        mismatch = mismatches[0] if all(mismatches) else None
         if mismatch is not None:
             index, message_differences = mismatch
             lines = describe_all(message_differences, "recorded", "now")

@@ -7,8 +7,9 @@ between two inputs of the model.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 import msgspec
@@ -137,12 +138,14 @@ class ExpectedCall(msgspec.Struct, frozen=True):
 class ExpectedRun(msgspec.Struct, frozen=True):
     """The turns and calls that a replay expects, both in log order, and the whole transcript.
 
-    ``part_key`` is the key of the parts in a message of the provider.
+    ``unlimited`` is the transcript with every result whole, for agents that do not send what ``build`` returns. It is
+    None if no result is too large. ``part_key`` is the key of the parts in a message of the provider.
     """
 
     turns: tuple[ExpectedTurn, ...]
     calls: tuple[ExpectedCall, ...]
     transcript: tuple[WireMessage, ...]
+    unlimited: tuple[WireMessage, ...] | None
     part_key: str
 
     def joined(self, expected: ExpectedTurn) -> WireMessage | None:
@@ -171,7 +174,7 @@ def read_expectations(snapshot: Snapshot, provider: str) -> ExpectedRun:
     reading = _Reading(provider)
     for position, event in enumerate(snapshot.log):
         reading.take(position, event)
-    return reading.finish()
+    return reading.finish(snapshot.log)
 
 
 class _OpenTurn:
@@ -199,7 +202,7 @@ class _Reading:
         self._results: dict[int, tuple[ToolResult, int]] = {}
         self._pairing: Pairing[int] = Pairing()
 
-    def finish(self) -> ExpectedRun:
+    def finish(self, log: Iterable[Event]) -> ExpectedRun:
         self._close(len(self._messages))
         begins = [expected.position for expected in self._turns if expected.certain]
         calls: list[ExpectedCall] = []
@@ -207,7 +210,12 @@ class _Reading:
             result, end = self._results.get(index, (None, None))
             turns = bisect_right(begins, call.begin)
             calls.append(msgspec.structs.replace(call, result=result, end=end, turns=turns))
-        return ExpectedRun(tuple(self._turns), tuple(calls), tuple(self._messages), self._builder.part_key)
+        builder, unlimited = self._builder, None
+        if any(loss.reason == "size_limit" for loss in builder.losses):
+            messages: list[WireMessage] = []
+            find_provider(builder.provider).builder(messages, sys.maxsize).take(log)
+            unlimited = tuple(messages)
+        return ExpectedRun(tuple(self._turns), tuple(calls), tuple(self._messages), unlimited, builder.part_key)
 
     def take(self, position: int, event: Event) -> None:
         data = event.data

@@ -51,14 +51,13 @@ class PromptCheck:
         """The same messages as JSON. In Python, 1, 1.0 and True are equal; their JSON texts differ."""
 
     def compare(
-        self, messages: Iterable[object], count: int, joined: JsonMap | None
+        self, sent: Sequence[object], count: int, joined: JsonMap | None
     ) -> tuple[int, list[Difference]] | None:
         """Return the index and the differences of the first message that differs, or None.
 
         ``count`` is the number of recorded messages to expect. ``joined`` is one more expected message after them.
         Raises ``DecodeError`` with the path of a value that is not a message.
         """
-        sent = _listed(messages)
         checked = len(self._sent) if self._is_unchanged(sent, count) else 0
         recorded = self._recorded[checked:count]
         new = _owned(sent, checked)
@@ -71,7 +70,7 @@ class PromptCheck:
         self._remember([*self._sent[:checked], *new[: count - checked]])
         return None
 
-    def _is_unchanged(self, sent: list[object], count: int) -> bool:
+    def _is_unchanged(self, sent: Sequence[object], count: int) -> bool:
         """Return whether ``sent`` begins with the messages that matched before."""
         checked = len(self._sent)
         if not 0 < checked <= min(count, len(sent)):
@@ -103,13 +102,14 @@ def _first_difference(recorded: Sequence[JsonMap], sent: Sequence[JsonMap]) -> t
     return None
 
 
-def _listed(messages: Iterable[object]) -> list[object]:
+def listed(messages: Iterable[object]) -> list[object]:
+    """Return the agent's messages as a list. Raises ``DecodeError`` if they are not a list of values."""
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
         raise DecodeError(f"messages must be a list of maps, got {describe(cast('object', messages))}")
     return list(messages)
 
 
-def _owned(messages: list[object], start: int) -> list[JsonMap]:
+def _owned(messages: Sequence[object], start: int) -> list[JsonMap]:
     owned: list[JsonMap] = []
     for index, message in enumerate(islice(messages, start, None), start):
         if not isinstance(message, Mapping):

@@ -57,7 +57,8 @@ class Loss(msgspec.Struct, frozen=True):
             - ``other_provider``: only another provider accepts the content.
             - ``reasoning``: this provider does not accept the reasoning.
             - ``redacted``: the event was erased from the log.
-            - ``size_limit``: a result is larger than ``max_result_bytes``.
+            - ``size_limit``: a result is larger than the limit; see ``max_result_bytes`` of ``build``.
+            - ``failure``: the provider has no place for the error message or the hint of the result.
             - ``arguments``: the arguments of a call are not a JSON object.
             - ``partial``: the stream of the answer was cut off or failed.
             - ``window``: ``window`` removed the messages.

@@ -97,7 +97,7 @@ def build(
     For a run that ``parse`` created, the result is equal to the original JSON. For any other run, the result holds the
     conversation as the model received it or would have received it: system, user and assistant messages, thinking that
     the provider accepts, tool calls, and tool results. A tool call is part of the assistant message before it. A result
-    without a value holds the error message.
+    holds the error message, the retry hint's message and the value, on lines of their own.
 
     Notes, annotations, redacted events, and calls inside another call of this log are left out. ``server_data`` never
     appears. A call id changes if the provider does not allow it, or allows it only once. Tool names are encoded as in
@@ -108,8 +108,10 @@ def build(
     Args:
         snapshot: The run.
         provider: One of ``provider_names()``.
-        max_result_bytes: The largest result, in UTF-8 bytes; None, the default, means any size. A larger result becomes
-            the JSON text ``{"omitted": true, "reason": "size_limit", "preview", "bounds"}``.
+        max_result_bytes: The largest value of a result, in UTF-8 bytes. A larger value becomes the JSON text
+            ``{"omitted": true, "reason": "size_limit", "note", "preview", "bounds"}``. Error messages and hints are
+            never cut. With None, the default, results with ``structured`` stay whole, because a provider sent or
+            received them, and the limit of all others is 65,536.
         partial: What happens to answers whose stream was cut off or failed. ``"leave_out"``, the default, leaves them
             out. ``"keep"`` keeps their text as messages of the assistant, without their thinking and calls.
 
@@ -190,7 +192,7 @@ def repair(
         )
     draft = Draft(messages, origins=origin.origins, pristine=pristine)
     for path in facts.recorded.conflicts if facts.recorded is not None else ():
-        draft.note("kept_value", "the result has both an error and a value; only the value is sent", path)
+        draft.note("kept_value", "the result has both an error and a value; both are sent", path)
     package.repair(draft, facts)
     repaired_messages = [entry.message for entry in draft.entries]
     other = package.sendable(repaired_messages, facts.request)
@@ -227,7 +229,7 @@ def request(
     Args:
         snapshot: The run.
         provider: One of ``provider_names()``.
-        max_result_bytes: The largest result, in bytes, as in ``build``.
+        max_result_bytes: The largest value of a result, in bytes, as in ``build``.
         partial: What happens to partial answers, as in ``build``.
 
     Raises:

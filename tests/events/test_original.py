@@ -18,6 +18,7 @@ import pytest
 
 from agent_memory_log import Event, EventData, PlannerNote, RetryHint, Thinking, ToolCall, ToolResult, UserMessage
 from agent_memory_log.errors import DecodeError
+from agent_memory_log.events.fields import UnknownFields
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map
 
@@ -63,7 +64,24 @@ READ: list[tuple[str, str, Mapping[str, object], EventData]] = [
     ("bounds null", "tool_result", {**RESULT, "bounds": None}, result()),
     ("bounds null total", "tool_result", {**RESULT, "bounds": {"Total": None}}, result(bounds=Bounds())),
     ("bounds total 0", "tool_result", {**RESULT, "bounds": {"Total": 0}}, result(bounds=Bounds(total=0))),
-    ("retry unknown key", "tool_result", {**RESULT, "retry_hint": {"Nope": 1}}, result(retry_hint=RetryHint())),
+    (
+        "retry unknown key, kept",
+        "tool_result",
+        {**RESULT, "retry_hint": {"Nope": 1}},
+        result(retry_hint=RetryHint(unknown_fields=UnknownFields(Nope=1))),
+    ),
+    (
+        "bounds with a continuation, kept",
+        "tool_result",
+        {**RESULT, "bounds": {"returned": 1, "continuation": {"Tool": "more"}}},
+        result(bounds=Bounds(returned=1, unknown_fields=UnknownFields(continuation={"Tool": "more"}))),
+    ),
+    (
+        "artifacts, kept",
+        "tool_result",
+        {**RESULT, "artifacts": [{"data": "eA=="}], "signature": b"x"},
+        result(unknown_fields=UnknownFields(artifacts=[{"data": "eA=="}], signature="eA==")),
+    ),
     (
         "telemetry extra big int, kept exactly",
         "tool_result",
@@ -81,7 +99,12 @@ READ: list[tuple[str, str, Mapping[str, object], EventData]] = [
     ("thinking empty map", "thinking", {}, Thinking()),
     ("note empty", "planner_note", {"note": ""}, PlannerNote(note="")),
     ("user message null", "user_message", {"message": None}, UserMessage()),
-    ("user unknown key", "user_message", {"message": "x", "later": 1}, UserMessage(message="x")),
+    (
+        "user unknown key, kept",
+        "user_message",
+        {"message": "x", "later": 1},
+        UserMessage(message="x", unknown_fields=UnknownFields(later=1)),
+    ),
 ]
 
 REFUSED: list[tuple[str, str, object, tuple[str, ...]]] = [

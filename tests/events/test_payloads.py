@@ -29,6 +29,7 @@ from agent_memory_log import (
     UserMessage,
 )
 from agent_memory_log.errors import DecodeError, InvalidEvent
+from agent_memory_log.events.fields import UnknownFields
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map, payload_types
@@ -230,7 +231,8 @@ def test_nested_map_writes_every_field(kind: type[Bounds | ToolTelemetry], *, fu
         else ToolTelemetry(duration_ms=3, tokens_used=4, model="m", extra={})
     )
     value = value if full else kind()
-    assert list(value.to_map()) == [field.encode_name for field in msgspec.structs.fields(kind)]
+    keys = [field.encode_name for field in msgspec.structs.fields(kind)]
+    assert list(value.to_map()) == [key for key in keys if key != "unknown_fields"]
     assert kind.from_map(value.to_map()) == value
 
 
@@ -246,7 +248,6 @@ SPELLINGS: list[tuple[str, Mapping[str, object]]] = [
         "any case before snake_case",
         {"restrict_to_tool": "wrong", "missing_fields": 5, **{k.lower(): v for k, v in HINT_MAP.items()}},
     ),
-    ("unknown keys beside", {**HINT_MAP, "Later": 1, "": 2}),
 ]
 
 
@@ -315,6 +316,7 @@ def test_missing_required_field_is_named(event_type: str, field: str) -> None:
 def test_every_optional_field_may_be_null() -> None:
     for event_type, kind in payload_types().items():
         fields = [field for field in msgspec.structs.fields(kind) if event_type in set(EventType)]
+        fields = [field for field in fields if field.name != "unknown_fields"]
         optional = {field.encode_name: None for field in fields if not field.required}
         required = {field.encode_name: REQUIRED_VALUES[field.encode_name] for field in fields if field.required}
         if fields:
@@ -351,6 +353,38 @@ def test_wrong_type_error_names_event_type_field_and_value(event_type: str) -> N
             assert type(value).__name__ in message
 
 
+BESIDE: dict[str, object] = {"Later": 1, "": [None, {"a": 1.0}], "unknown_fields": {}}
+
+
+@pytest.mark.parametrize("kind", [Bounds, ToolTelemetry, RetryHint, *(payload_types()[name] for name in EventType)])
+def test_unknown_fields_are_kept_and_written_back(kind: type[Bounds | EventData]) -> None:
+    required = {
+        field.encode_name: REQUIRED_VALUES[field.encode_name]
+        for field in msgspec.structs.fields(kind)
+        if field.required
+    }
+    value = kind.from_map({**required, **BESIDE})
+    assert value.unknown_fields == BESIDE  # type: ignore[union-attr]  # every kind above has the field
+    assert value.to_map() == {**kind.from_map(required).to_map(), **BESIDE}
+    if isinstance(value, EventData):
+        stored = encode_payload(value)[0]
+        assert json.loads(stored) == value.to_map()
+        assert decode_payload(value.event_type, stored) == value
+
+
+def test_unknown_fields_are_json_and_never_replace_a_known_field() -> None:
+    wrong: list[tuple[dict[Any, Any], str]] = [
+        ({"later": float("nan")}, "data.unknown_fields.later"),
+        ({"message": "x"}, "data.unknown_fields.message"),
+        ({1: 2}, "data.unknown_fields"),
+    ]
+    for fields, path in wrong:
+        for write in (UserMessage.to_map, encode_payload):
+            with pytest.raises(InvalidEvent) as caught:
+                write(UserMessage("U", unknown_fields=UnknownFields(fields)))
+            assert caught.value.field == path
+
+
 def test_redaction_seqs_accept_integral_floats() -> None:
     assert Redaction.from_map({"seqs": [1.0, 2]}) == Redaction(seqs=(1, 2))
     for seqs, problem in (([1.5], "[0]"), ([1, True], "[1]"), ("12", "str"), ({"1": 2}, "dict")):
@@ -358,19 +392,25 @@ def test_redaction_seqs_accept_integral_floats() -> None:
             Redaction.from_map({"seqs": seqs})
 
 
-def test_numbers_in_json_text_are_exact() -> None:
-    text = '{"big":123456789012345678901234567890,"price":1.10,"e":1E400,"list":[0.1]}'
-    expected = {
-        "big": 123456789012345678901234567890,
-        "price": Decimal("1.10"),
-        "e": Decimal("1E400"),
-        "list": [Decimal("0.1")],
-    }
+def test_numbers_are_floats_by_default_and_exact_on_request() -> None:
+    text = '{"big":123456789012345678901234567890,"price":1.10,"list":[0.1]}'
+    big = 123456789012345678901234567890
+    exact = {"big": big, "price": Decimal("1.10"), "list": [Decimal("0.1")]}
     call = ToolCall(tool_call_id="", tool_name="", payload_json=text)
-    assert call.input() == expected
-    assert str(call.input()["price"]) == "1.10"  # type: ignore[index]  # it is the map above
-    assert ToolResult(tool_call_id="", tool_name="", result_json=text).result() == expected
+    outcome = ToolResult(tool_call_id="", tool_name="", result_json=text)
+    for plain in (call.input(), outcome.result()):
+        assert plain == {"big": big, "price": 1.1, "list": [0.1]}
+        assert json.loads(json.dumps(plain)) == plain
+    assert call.input(exact_numbers=True) == outcome.result(exact_numbers=True) == exact
+    assert str(call.input(exact_numbers=True)["price"]) == "1.10"  # type: ignore[index]  # it is the map above
     assert call.to_map()["payload"] == text
+
+
+def test_a_number_too_large_for_a_float_needs_exact_numbers() -> None:
+    call = ToolCall(tool_call_id="", tool_name="", payload_json="[1E400]")
+    with pytest.raises(DecodeError, match="exact_numbers=True"):
+        call.input()
+    assert call.input(exact_numbers=True) == [Decimal("1E400")]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t", "\u00a0"])

@@ -749,6 +749,21 @@ def test_recorded_messages_are_accepted(provider: str) -> None:
     replayed.finish()
 
 
+@pytest.mark.parametrize("limit", [None, 10**9])
+def test_an_agent_may_send_a_large_result_whole_or_as_build_shortens_it(limit: int | None) -> None:
+    run = run_of(
+        UserMessage("U"), ToolCall("a", "f"), ToolResult("a", "f", result_json="x" * 70_000), AssistantMessage("A")
+    )
+    replayed = replayer(run, "openai-chat")
+    messages = build(run, "openai-chat", max_result_bytes=limit)
+    replayed.model_turn()
+    replayed.tool_result(run.log[1])
+    other = [*messages[:2], {**messages[2], "content": "x" * 69_999}]
+    replayed.expect_messages(messages[:3])
+    with pytest.raises(ReplayDivergence):
+        replayed.expect_messages(other)
+
+
 @pytest.mark.parametrize(
     ("provider", "kind"), [("anthropic", "text"), ("openai-chat", "text"), ("openai-responses", "input_text")]
 )

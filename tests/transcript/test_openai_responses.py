@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from agent_memory_log import (
     AssistantMessage,
     EventData,
     Redacted,
+    RetryHint,
     Snapshot,
     SystemMessage,
     Thinking,
@@ -711,6 +713,30 @@ def test_build_gives_results_the_output_type_of_their_call() -> None:
     assert [item["type"] for item in transcript[5:]] == [f"{item['type']}_output" for item in items]
     judge_input(transcript)
     assert rules_of(transcript, RESPONSES) == []
+
+
+def test_a_failed_command_has_its_error_beside_its_output() -> None:
+    hint = RetryHint(message="quote the path")
+    call_event = ToolCall("s", "shell", structured={RESPONSES: {"kind": "shell_call"}})
+    for value, outputs in (
+        ("a.txt", [("a.txt", "no\nquote the path", 1)]),
+        ("", [("", "no\nquote the path", 1)]),
+        (json.dumps([SHELL_OUTPUT]), [("a.txt", "", 0), ("", "no\nquote the path", 1)]),
+        ("x" * 70_000, [(None, "no\nquote the path", 1)]),
+    ):
+        result = ToolResult("s", "shell", result_json=value, retry_hint=hint, error_message="no")
+        item = build(run_of(call_event, result), RESPONSES)[1]
+        written = [(part["stdout"], part["stderr"], part["outcome"]["exit_code"]) for part in item["output"]]
+        assert [(None if '"omitted"' in text else text, *rest) for text, *rest in written] == outputs
+
+
+def test_the_image_of_a_computer_is_sent_whole_and_has_no_place_for_an_error() -> None:
+    image = {"type": "computer_screenshot", "image_url": "data:" + "x" * 70_000}
+    call_event = parse([DOCUMENTED["a computer"][0]], RESPONSES)[0].data
+    result = ToolResult("u", "", result_json=json.dumps(image), error_message="no")
+    built = build(run_of(call_event, result), RESPONSES)
+    assert built[1]["output"] == image
+    assert [loss.reason for loss in built.losses] == ["failure"]
 
 
 def test_parse_makes_plain_typed_events() -> None:

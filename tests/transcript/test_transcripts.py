@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from agent_memory_log import (
     Annotation,
     AssistantMessage,
+    Event,
     EventData,
     JsonValue,
     ModelRequest,
     PlannerNote,
     Redacted,
+    RetryHint,
     Snapshot,
     SystemMessage,
     Thinking,
@@ -32,7 +34,7 @@ from agent_memory_log import (
     open_store,
 )
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.jsonvalue import encode_canonical
+from agent_memory_log.events.jsonvalue import encode_canonical, json_or_text
 from agent_memory_log.events.nested import Bounds
 from agent_memory_log.transcript import (
     Finding,
@@ -587,45 +589,95 @@ def test_build_reports_the_data_of_another_provider(source: Case, target: Case) 
 
 
 @every_case
-def test_build_omits_results_above_max_result_bytes(case: Case) -> None:
+@pytest.mark.parametrize("limit", [None, 65_536])
+def test_build_omits_results_above_the_limit(case: Case, limit: int | None) -> None:
     large = "é" * 40_000
+    bounds = Bounds(returned=1, total=2, truncated=True, refinement_hint="name a year")
     snapshot = run_of(
         UserMessage("U"),
-        ToolCall("a", "f"),
-        ToolCall("b", "f"),
-        ToolCall("c", "f"),
-        ToolResult("a", "f", result_json=large, bounds=Bounds(returned=1, total=2, truncated=True)),
+        *(ToolCall(call_id, "f") for call_id in "abcd"),
+        ToolResult("a", "f", result_json=large, bounds=bounds),
         ToolResult("b", "f", result_json="x" * 65_536),
-        ToolResult("c", "f", error_message="x" * 65_537, preview="short"),
+        ToolResult("c", "f", error_message="E" * 70_000, retry_hint=RetryHint(message="H" * 70_000)),
+        ToolResult("d", "f", result_json="y" * 200_000, error_message="timed out", preview="short"),
     )
-    assert large in encode_canonical(build(snapshot, case.provider)).decode()
-    built = build(snapshot, case.provider, max_result_bytes=65_536)
-    assert [(loss.reason, loss.seq) for loss in built.losses] == [("size_limit", 5), ("size_limit", 7)]
-    results = [decoded for decoded in _json_texts(built) if is_map(decoded) and "omitted" in decoded]
-    assert results == [
+    assert large in encode_canonical(build(snapshot, case.provider, max_result_bytes=10**9)).decode()
+    built = build(snapshot, case.provider, max_result_bytes=limit)
+    assert [(loss.reason, loss.seq) for loss in built.losses] == [("size_limit", 6), ("size_limit", 9)]
+    lines = [line for text in _texts_in(built) for line in text.splitlines()]
+    assert [json.loads(line) for line in lines if "omitted" in line] == [
         {
             "omitted": True,
             "reason": "size_limit",
+            "note": "[78,000 of 80,000 bytes left out]",
             "preview": "é" * 1000,
-            "bounds": {"Returned": 1, "Total": 2, "Truncated": True, "NextCursor": None, "RefinementHint": ""},
+            "bounds": bounds.to_map(),
         },
-        {"omitted": True, "reason": "size_limit", "preview": "short", "bounds": None},
+        {
+            "omitted": True,
+            "reason": "size_limit",
+            "note": "[200,000 of 200,000 bytes left out]",
+            "preview": "short",
+            "bounds": None,
+        },
     ]
-    assert "x" * 65_536 in encode_canonical(built).decode()
-    assert validate(built, case.provider) == []
-    for limit in (1, 100, 1000):
-        assert len(encode_canonical(build(snapshot, case.provider, max_result_bytes=limit))) < 2000 + 3 * limit
+    assert lines[lines.index("timed out") + 1].startswith('{"omitted"')
+    assert {"E" * 70_000, "H" * 70_000, "x" * 65_536} <= set(lines)
+    assert [finding.rule for finding in validate(built, case.provider)] == ["error_and_value"]
+    # The model received what ``build`` returns by default, but not what another limit leaves.
+    assert built.recorded is not None
+    assert (built.recorded.edited_from is None) == (limit is None)
+    failures = 3 * 70_000
+    for small in (1, 100, 1000):
+        assert len(encode_canonical(build(snapshot, case.provider, max_result_bytes=small))) < failures + 3000
 
 
-def _json_texts(value: object) -> list[Any]:
+@every_case
+@pytest.mark.parametrize("content", ["x" * 70_000, "é" * 33_000, "🧾" * 17_000, json.dumps(["x" * 70_000])])
+def test_a_result_of_a_provider_is_sent_whole_again(case: Case, content: str) -> None:
+    original = build(
+        run_of(UserMessage("U"), ToolCall("a", "f"), ToolResult("a", "f", result_json=content)),
+        case.provider,
+        max_result_bytes=10**9,
+    )
+    events = [Event.from_map(json.loads(json.dumps(event.to_map()))) for event in parse(original, case.provider)]
+    snapshot = snapshot_of(events)
+    assert build(snapshot, case.provider) == original
+    for other in CASES.values():
+        built = build(snapshot, other.provider)
+        assert content.strip('["]') in encode_canonical(built).decode()  # Gemini has JSON where others have text
+        assert "size_limit" not in {loss.reason for loss in built.losses}
+        assert not [loss for loss in built.losses if loss.type == "tool_result"]
+
+
+@every_case
+@given(
+    error=st.sampled_from(["", "no such order", "two\nlines"]),
+    hint=st.sampled_from(["", "ask for the id", "no such order"]),
+    value=st.sampled_from(["", "[]", "plain text"]),
+)
+def test_the_model_receives_the_error_the_hint_and_the_value(case: Case, error: str, hint: str, value: str) -> None:
+    retry_hint = RetryHint(reason="timeout", message=hint) if hint else None
+    payload = ToolResult("a", "f", result_json=value, error_message=error, retry_hint=retry_hint)
+    built = build(run_of(UserMessage("U"), ToolCall("a", "f"), payload), case.provider)
+    failure = "\n".join(part for part in (error, "" if hint and hint in error else hint) if part)
+    if case.provider == "gemini":
+        response = built[-1]["parts"][0]["functionResponse"]["response"]
+        assert (response.get("error", ""), response.get("output", "")) == (failure, json_or_text(value))
+    else:
+        assert "\n".join(part for part in (failure, value) if part) in [*_texts_in(built), ""]
+    assert not built.losses
+    again = build(snapshot_of(parse(built, case.provider)), case.provider)
+    assert again == built
+
+
+def _texts_in(value: object) -> list[str]:
+    """Return every text in a transcript."""
     if is_map(value):
-        return [decoded for item in value.values() for decoded in _json_texts(item)]
+        return [text for item in value.values() for text in _texts_in(item)]
     if is_list(value):
-        return [decoded for item in value for decoded in _json_texts(item)]
-    try:
-        return [json.loads(value)] if isinstance(value, str) else []
-    except ValueError:
-        return []
+        return [text for item in value for text in _texts_in(item)]
+    return [value] if isinstance(value, str) else []
 
 
 _LIMITED: dict[str, Callable[[object], list[Message]]] = {
@@ -666,7 +718,7 @@ _LIMITED: dict[str, Callable[[object], list[Message]]] = {
         ("bedrock", [{"text": "x" * 50}, {"text": "y" * 49}], 100),
         ("bedrock", [{"json": {"a": "é" * 46}}], 100),
         ("gemini", {"name": "f", "response": {"output": "é" * 49}}, 100),
-        ("gemini", {"name": "f", "response": {"error": "x" * 50}, "parts": [{"inlineData": {"data": "y" * 50}}]}, 128),
+        ("gemini", {"name": "f", "response": {"output": "x" * 50}, "parts": [{"inlineData": {"data": "y" * 50}}]}, 130),
         ("openai-chat", [{"type": "text", "text": "🧾" * 25}], 100),
         ("openai-chat", {"odd": "x" * 90}, 100),
         ("openai-responses", [{"type": "input_text", "text": "x" * 100}], 100),

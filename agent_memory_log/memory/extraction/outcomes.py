@@ -173,7 +173,8 @@ def _describe_call(call: ToolCall) -> str:
 
 def _map_of(payload: ToolCall | ToolResult) -> Mapping[str, object] | None:
     try:
-        decoded = payload.input() if isinstance(payload, ToolCall) else payload.result()
+        decode = payload.input if isinstance(payload, ToolCall) else payload.result
+        decoded = decode(exact_numbers=True)
     except DecodeError:
         return None
     if decoded is None:

@@ -10,7 +10,7 @@ from agent_memory_log.transcript.anthropic import rendering
 from agent_memory_log.transcript.anthropic.rendering import ASSISTANT_TEXT, USER_TEXT
 from agent_memory_log.transcript.conversion.blocks import BlockBuilder
 from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Residual
-from agent_memory_log.transcript.conversion.rendering import TextPayload
+from agent_memory_log.transcript.conversion.rendering import TextPayload, result_text
 from agent_memory_log.transcript.differences import apply, is_residual
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import is_list
@@ -67,7 +67,7 @@ class AnthropicBuilder(BlockBuilder):
                 block["content"] = parts
             apply(block, residual)
         if omitted is not None:
-            block["content"] = omitted
+            block["content"] = result_text(data, omitted)
         return block
 
     def _add_system(self, content: object, residual: Residual, seq: int) -> None:

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import base64
 
-from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.payloads import Thinking, ToolCall, ToolResult
+from agent_memory_log.transcript.conversion.rendering import result_text
 from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.names import WireRules, encode_name
@@ -54,8 +54,8 @@ def tool_use(data: ToolCall, wire_id: str, arguments: WireMessage) -> WireMessag
 
 
 def tool_result(data: ToolResult, wire_id: str) -> WireMessage:
-    """Return the block of a result. A result with an error and a value is an error with that value."""
-    text = data.error_message if is_absent_text(data.result_json) else data.result_json
+    """Return the block of a result."""
+    text = result_text(data)
     block: WireMessage = {"type": "tool_result", "tool_use_id": wire_id}
     if text:
         block["content"] = text

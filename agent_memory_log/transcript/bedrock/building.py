@@ -8,7 +8,7 @@ from agent_memory_log.events.payloads import SystemMessage, Thinking, ToolResult
 from agent_memory_log.transcript.bedrock import rendering
 from agent_memory_log.transcript.conversion.blocks import BlockBuilder
 from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Residual
-from agent_memory_log.transcript.conversion.rendering import TextPayload
+from agent_memory_log.transcript.conversion.rendering import TextPayload, result_text
 from agent_memory_log.transcript.differences import apply
 from agent_memory_log.transcript.findings import WireMessage
 
@@ -52,5 +52,5 @@ class BedrockBuilder(BlockBuilder):
         """Return the block of a result."""
         body = apply(rendering.tool_result(data, wire_id, residual), residual)
         if omitted is not None:
-            body["content"] = [{"text": omitted}]
+            body["content"] = [{"text": result_text(data, omitted)}]
         return {"toolResult": body}

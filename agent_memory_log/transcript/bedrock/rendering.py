@@ -18,10 +18,10 @@ import base64
 import re
 from collections.abc import Mapping
 
-from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, json_or_text
 from agent_memory_log.events.payloads import Thinking, ToolCall, ToolResult
 from agent_memory_log.transcript.conversion.building import Residual
+from agent_memory_log.transcript.conversion.rendering import result_text
 from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.names import WireRules, encode_name
@@ -76,11 +76,8 @@ def tool_use(data: ToolCall, wire_id: str, arguments: WireMessage) -> WireMessag
 
 
 def tool_result(data: ToolResult, wire_id: str, residual: Residual) -> WireMessage:
-    """Return the content of a ``toolResult`` block without its residual.
-
-    A result with an error and a value is an error with that value.
-    """
-    text = data.error_message if is_absent_text(data.result_json) else data.result_json
+    """Return the content of a ``toolResult`` block without its residual."""
+    text = result_text(data)
     spans = residual.get("parts")
     content: list[JsonValue] | None = None
     if spans is not None:

@@ -35,7 +35,7 @@ from agent_memory_log.transcript.conversion.calls import CallLedger
 from agent_memory_log.transcript.conversion.crossing import Crossing, cross, user_message_of
 from agent_memory_log.transcript.conversion.foreign import content_beside_text
 from agent_memory_log.transcript.conversion.partial import is_partial
-from agent_memory_log.transcript.conversion.rendering import TextPayload
+from agent_memory_log.transcript.conversion.rendering import MAX_RESULT_BYTES, TextPayload, is_longer
 from agent_memory_log.transcript.conversion.text_parts import size_beside_text
 from agent_memory_log.transcript.differences import residual_of_provider
 from agent_memory_log.transcript.findings import Loss, WireMessage
@@ -49,6 +49,9 @@ NO_RESIDUAL: Residual = {}
 _Handler = Callable[[int, Any], None]
 
 _PREVIEW_CHARACTERS = 1_000
+
+_SURELY_SMALL = MAX_RESULT_BYTES // 4
+"""The most characters of a text that is within ``MAX_RESULT_BYTES``. A character has at most four bytes."""
 
 SIDES = {
     EventType.USER_MESSAGE.value: "user",
@@ -132,7 +135,7 @@ class Builder(ABC):
 
     @abstractmethod
     def result(self, seq: int, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> None:
-        """Add the result of a call. ``omitted`` replaces the content of a result that is too large."""
+        """Add the result of a call. ``omitted`` replaces the value of a result that is too large."""
 
     @abstractmethod
     def own(self, seq: int, data: UnknownPayload) -> bool:
@@ -141,6 +144,13 @@ class Builder(ABC):
     @abstractmethod
     def erased(self, original_type: str) -> None:
         """Handle an erased event: close the open message if later events might wrongly join it."""
+
+    def result_limit(self, data: ToolResult, wire_id: str) -> int | None:
+        """Return the largest size of this result's value in bytes; None if the value must stay whole."""
+        del wire_id
+        if self.max_result_bytes is None and data.structured is None:
+            return MAX_RESULT_BYTES
+        return self.max_result_bytes
 
     # Methods that the hooks call.
 
@@ -226,10 +236,13 @@ class Builder(ABC):
         if crossing is not None:
             data = crossing.result(data)
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
-        omitted = None if self.max_result_bytes is None else self._omitted(seq, data, self.max_result_bytes)
+        omitted = None
+        if self.max_result_bytes is not None or len(data.result_json) > _SURELY_SMALL:
+            limit = self.result_limit(data, wire_id)
+            omitted = None if limit is None else self._omitted(seq, data, limit)
         self.result(seq, data, wire_id, omitted, residual)
-        if omitted is not None:
-            self.edited(after=False)
+        if omitted is not None and self.max_result_bytes is not None:
+            self.edited(after=False)  # without max_result_bytes, the model received the same text
         if data.error_message and not is_absent_text(data.result_json):
             parts = self.origins.parts[-1]
             last = len(self.messages) - 1
@@ -275,17 +288,29 @@ class Builder(ABC):
         return [] if self.provider in residuals else sorted(PROVIDERS & residuals.keys())
 
     def _omitted(self, seq: int, data: ToolResult, limit: int) -> str | None:
-        text = data.error_message if is_absent_text(data.result_json) else data.result_json
-        size = len(text) if text.isascii() else len(text.encode())
-        if isinstance(data.structured, Mapping):
-            size = max(size, _full_size(data.structured.get(self.provider), size))
+        text = data.result_json
+        if data.error_message and is_absent_text(text):
+            return None
+        residual = data.structured.get(self.provider) if isinstance(data.structured, Mapping) else None
+        if residual is None and not is_longer(text, limit):
+            return None
+        length = len(text.encode())
+        size = max(length, _full_size(residual, length))
         if size <= limit:
             return None
         self.lose("size_limit", f"the result has {size:,} bytes; the limit is {limit:,}", seq, data.event_type)
-        # A character takes at most six bytes as JSON, so the replacement is always smaller than the limit.
-        preview = (data.preview or text)[: min(_PREVIEW_CHARACTERS, limit // 8)]
-        bounds = None if data.bounds is None else data.bounds.to_map()
-        return encode_json({"omitted": True, "reason": "size_limit", "preview": preview, "bounds": bounds}).decode()
+        # A character takes at most six bytes as JSON.
+        preview_length = min(_PREVIEW_CHARACTERS, limit // 8)
+        preview = data.preview[:preview_length] or text[:preview_length]
+        rest = size if data.preview else size - len(preview.encode())
+        omission: dict[str, JsonValue] = {
+            "omitted": True,
+            "reason": "size_limit",
+            "note": f"[{rest:,} of {size:,} bytes left out]",
+            "preview": preview,
+            "bounds": None if data.bounds is None else data.bounds.to_map(),
+        }
+        return encode_json(omission).decode()
 
 
 def _full_size(residual: object, size: int) -> int:

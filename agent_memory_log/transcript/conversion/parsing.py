@@ -18,8 +18,9 @@ from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.event import Event, new_event, shift_time
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
-from agent_memory_log.events.payloads import AssistantMessage, EventData, SystemMessage, UserMessage
+from agent_memory_log.events.payloads import AssistantMessage, EventData, SystemMessage, ToolResult, UserMessage
 from agent_memory_log.transcript.conversion.calls import CallLedger
+from agent_memory_log.transcript.conversion.rendering import is_beyond_default
 from agent_memory_log.transcript.names import WireRules
 from agent_memory_log.transfer.importing import derived_event_id
 
@@ -79,8 +80,8 @@ class Parser(ABC):
 
     def emit(self, payload: EventData, residual: JsonMap | None = None) -> None:
         """Add an event of the current message. ``residual`` goes into the payload's ``structured``."""
-        if residual:
-            structured: JsonMap = {self.provider: residual}
+        if residual or (isinstance(payload, ToolResult) and is_beyond_default(payload)):
+            structured: JsonMap = {self.provider: residual or {}}
             payload = replace(cast("Any", payload), structured=structured)
         role = self._role
         self._events.append(

@@ -7,7 +7,7 @@ from typing import cast
 from agent_memory_log.events.payloads import SystemMessage, Thinking, ToolCall, ToolResult
 from agent_memory_log.transcript.conversion.blocks import BlockBuilder
 from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Residual
-from agent_memory_log.transcript.conversion.rendering import TextPayload, arguments_map
+from agent_memory_log.transcript.conversion.rendering import TextPayload, arguments_map, failure_text
 from agent_memory_log.transcript.differences import apply
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.gemini import rendering
@@ -98,6 +98,7 @@ class GeminiBuilder(BlockBuilder):
         """Return the part of a result."""
         body = apply(rendering.function_response(data, wire_id, self._names.of(data), residual), residual)
         if omitted is not None:
-            body["response"] = {rendering.OUTPUT: omitted}
+            failure = failure_text(data)
+            body["response"] = {**({rendering.ERROR: failure} if failure else {}), rendering.OUTPUT: omitted}
             body.pop("parts", None)
         return rendering.whole_part({rendering.key_of(residual, rendering.RESULT): body}, residual)

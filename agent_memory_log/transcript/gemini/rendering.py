@@ -24,6 +24,7 @@ from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, json_or_text
 from agent_memory_log.events.payloads import Thinking, ToolCall, ToolResult
 from agent_memory_log.transcript.conversion.building import Residual
+from agent_memory_log.transcript.conversion.rendering import failure_text
 from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.differences import apply, is_residual
 from agent_memory_log.transcript.findings import WireMessage
@@ -148,15 +149,15 @@ def _response(data: ToolResult, residual: Residual) -> WireMessage:
     value.
     """
     response: WireMessage = {}
-    text, error = data.result_json, data.error_message
+    text, error = data.result_json, failure_text(data)
+    if error:
+        response[ERROR] = json_or_text(error) if residual.get("json") is True else error
     wrapped = residual.get("wrapped")
     if not is_absent_text(text) or not error:
         value = "" if is_absent_text(text) else json_or_text(text)
         if wrapped is None and not error and is_map(value) and value.keys().isdisjoint((OUTPUT, ERROR)):
             return value
         response[wrapped if isinstance(wrapped, str) else OUTPUT] = value
-    if error:
-        response[ERROR] = json_or_text(error) if residual.get("json") is True else error
     return response
 
 

@@ -13,7 +13,7 @@ from agent_memory_log.events.payloads import (
     UnknownPayload,
 )
 from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Builder, Residual
-from agent_memory_log.transcript.conversion.rendering import TextPayload, text_message
+from agent_memory_log.transcript.conversion.rendering import TextPayload, result_text, text_message
 from agent_memory_log.transcript.differences import apply, is_residual
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.openai_chat import rendering
@@ -95,7 +95,7 @@ class ChatBuilder(Builder):
         if residual:
             TEXT.apply(message, residual, "content")
         if omitted is not None:
-            message["content"] = omitted
+            message["content"] = result_text(data, omitted)
         self.begin(message, seq, [])
 
     def own(self, seq: int, data: UnknownPayload) -> bool:

@@ -16,6 +16,7 @@ import re
 
 from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.payloads import ToolCall, ToolResult
+from agent_memory_log.transcript.conversion.rendering import result_text
 from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import is_map
@@ -44,8 +45,7 @@ def is_no_call(function_call: object) -> bool:
 
 def tool_message(data: ToolResult, wire_id: str) -> WireMessage:
     """Return the message that answers a call."""
-    content = data.error_message if is_absent_text(data.result_json) else data.result_json
-    message = {"role": "tool", "tool_call_id": wire_id, "content": content}
+    message = {"role": "tool", "tool_call_id": wire_id, "content": result_text(data)}
     if not wire_id:
         message["name"] = encode_name(data.tool_name)  # nothing else tells parallel calls without ids apart
     return message

@@ -10,7 +10,7 @@ from agent_memory_log.events.payloads import (
     UnknownPayload,
 )
 from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Builder, Residual
-from agent_memory_log.transcript.conversion.rendering import TextPayload, text_message
+from agent_memory_log.transcript.conversion.rendering import TextPayload, failure_text, text_message
 from agent_memory_log.transcript.differences import apply
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import is_map, list_in, map_in
@@ -67,8 +67,16 @@ class ResponsesBuilder(Builder):
         else:
             INPUT_TEXT.apply(item, residual, "output")
         if omitted is not None:
-            item[kind.output] = rendering.cut_output(kind, omitted)
+            item[kind.output] = rendering.cut_output(kind, data, omitted)
+        if kind is COMPUTER and data.result_json and failure_text(data):
+            self.lose("failure", "the output of a computer call is an image; it has no text", seq, data.event_type)
         self._add(item, seq)
+
+    def result_limit(self, data: ToolResult, wire_id: str) -> int | None:
+        """Return the largest size of a result's value. By default, the images of a computer stay whole."""
+        if self.max_result_bytes is None and self._kinds.result(wire_id) is COMPUTER:
+            return None
+        return super().result_limit(data, wire_id)
 
     def _add_media(self, kind: CallKind, item: WireMessage, spans: object, seq: int, data: ToolResult) -> None:
         """Add the media of a result whose output is no list of parts. Only a screenshot can be such an output."""

@@ -20,6 +20,7 @@ import msgspec
 from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, json_or_text
 from agent_memory_log.events.payloads import Thinking, ToolCall, ToolResult
+from agent_memory_log.transcript.conversion.rendering import failure_text, result_text
 from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.names import WireRules, encode_name
@@ -145,24 +146,13 @@ def call_item(kind: CallKind, data: ToolCall, wire_id: str) -> WireMessage:
 
 def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> WireMessage:
     """Return a result item without its residual."""
-    is_value = not is_absent_text(data.result_json)
-    text = data.result_json if is_value else data.error_message
-    item: WireMessage = {"type": kind.result, kind.id_key: wire_id, kind.output: text}
-    if kind is COMPUTER:
-        item["output"] = json_or_text(text)
-    elif kind is SHELL:
-        value = json_or_text(text)
-        is_failure = bool(data.error_message) and not is_value
-        item["output"] = value if isinstance(value, list) else shell_output(text, is_failure=is_failure)
-    elif kind is APPLY_PATCH:
+    item: WireMessage = {"type": kind.result, kind.id_key: wire_id, kind.output: _output(kind, data)}
+    if kind is APPLY_PATCH:
         item["status"] = "failed" if data.error_message else "completed"
     elif kind is TOOL_SEARCH:
-        tools = json_or_text(text)
-        item |= {"execution": "client", "status": "completed", "tools": tools if isinstance(tools, list) else []}
-    elif kind is MCP_APPROVAL:
-        item["approve"] = is_value and json_or_text(text) is True
-        if data.error_message:
-            item["reason"] = data.error_message
+        item |= {"execution": "client", "status": "completed"}
+    elif kind is MCP_APPROVAL and failure_text(data):
+        item["reason"] = failure_text(data)
     return item
 
 
@@ -171,18 +161,35 @@ def screenshot(image: Mapping[str, JsonValue]) -> WireMessage:
     return {"type": "computer_screenshot", **{key: image[key] for key in ("image_url", "file_id") if key in image}}
 
 
-def cut_output(kind: CallKind, omitted: str) -> JsonValue:
-    """Return the output that replaces a result that is too large."""
+def _output(kind: CallKind, data: ToolResult) -> JsonValue:
+    value = "" if is_absent_text(data.result_json) else data.result_json
     if kind is COMPUTER:
-        return {"type": "computer_screenshot"}  # an image cannot hold text
+        return json_or_text(value or result_text(data))  # an image cannot hold text
+    if kind is TOOL_SEARCH:
+        tools = json_or_text(value)
+        return tools if isinstance(tools, list) else []
+    if kind is MCP_APPROVAL:
+        return json_or_text(value) is True
+    if kind is not SHELL:
+        return result_text(data)
+    outputs = json_or_text(value)
+    if not isinstance(outputs, list):
+        return shell_output(data, value)
+    return [*outputs, *shell_output(data, "")] if failure_text(data) else outputs
+
+
+def cut_output(kind: CallKind, data: ToolResult, omitted: str) -> JsonValue:
+    """Return the output that has ``omitted`` in place of a value that is too large."""
+    if kind is COMPUTER:
+        return {"type": "computer_screenshot"}
     if kind is TOOL_SEARCH:
         return []
     if kind is MCP_APPROVAL:
         return False
-    return shell_output(omitted, is_failure=False) if kind is SHELL else omitted
+    return shell_output(data, omitted) if kind is SHELL else result_text(data, omitted)
 
 
-def shell_output(text: str, *, is_failure: bool) -> list[JsonValue]:
-    """Return the output of a shell command that was recorded as text."""
-    outcome = {"type": "exit", "exit_code": 1 if is_failure else 0}
-    return [{"stdout": "" if is_failure else text, "stderr": text if is_failure else "", "outcome": outcome}]
+def shell_output(data: ToolResult, value: str) -> list[JsonValue]:
+    """Return the output of a shell command: the value, and the failure as the text of its error stream."""
+    outcome = {"type": "exit", "exit_code": 1 if data.error_message else 0}
+    return [{"stdout": value, "stderr": failure_text(data), "outcome": outcome}]

@@ -302,9 +302,10 @@ def _completed(item: WireMessage) -> WireMessage:
 
 
 def _interrupted(kind: CallKind, call_id: str) -> WireMessage:
-    item = result_item(kind, ToolResult(call_id, "", error_message=INTERRUPTED), call_id)
+    data = ToolResult(call_id, "", error_message=INTERRUPTED)
+    item = result_item(kind, data, call_id)
     if kind is COMPUTER:
-        item["output"] = cut_output(kind, INTERRUPTED)
+        item["output"] = cut_output(kind, data, "")
     elif kind is LOCAL_SHELL:
         item["status"] = "incomplete"
     return item

@@ -57,7 +57,11 @@ def default_counter() -> TokenCounter:
         encoding = cast("_Tiktoken", import_module("tiktoken")).get_encoding(_ENCODING)
     except Exception:  # noqa: BLE001  # it is not installed, or it cannot download its vocabulary
         return TokenCounter("estimate", estimate_tokens)
-    return TokenCounter("tiktoken", lambda text: len(encoding.encode_ordinary(text)))
+
+    def count(text: str) -> int:
+        return len(encoding.encode_ordinary(text))
+
+    return TokenCounter("tiktoken", count)
 
 
 def estimate_tokens(text: str) -> int:

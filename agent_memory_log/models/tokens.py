@@ -7,7 +7,9 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from math import ceil
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
+
+import msgspec
 
 CountTokens = Callable[[str], int]
 """A function that returns the number of tokens of a text."""
@@ -30,7 +32,7 @@ _ALPHABETS = (
 """Ranges of code points, and the tokens of a character."""
 
 
-class TokenCounter(NamedTuple):
+class TokenCounter(msgspec.Struct, frozen=True):
     """A way to count tokens.
 
     Attributes:

@@ -205,8 +205,10 @@ def _bedrock(answer: Map) -> _AnswerParts:
     content = message.get("content")
     if message.get("role") != "assistant" or not isinstance(content, list) or "type" in message:
         raise _wrong(BEDROCK, answer, "a Converse output with output.message")
+    # The API refuses the empty texts that it returns.
+    content = [block for block in cast("list[object]", content) if block != {"text": ""}]
     request_id = map_at(answer, "ResponseMetadata").get("RequestId")
-    return [message] if content else [], request_id, answer.get("stopReason")
+    return [{**message, "content": content}] if content else [], request_id, answer.get("stopReason")
 
 
 def _gemini(answer: Map) -> _AnswerParts:

@@ -15,6 +15,7 @@ import pydantic
 import pytest
 from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import RawMessageStreamEvent
+from botocore.session import get_session
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.responses import ResponseStreamEvent
 
@@ -34,7 +35,8 @@ from agent_memory_log import (
 )
 from agent_memory_log.errors import DecodeError, EventConflict, InvalidArgument
 from agent_memory_log.recording import RecordedResponse, RunRecorder, SyncRunRecorder
-from agent_memory_log.transcript import build
+from agent_memory_log.recording.streams.bedrock import join_bedrock
+from agent_memory_log.transcript import build, validate
 from tests.transcript.gemini_judge import response_of
 
 AGENT = "agent"
@@ -899,3 +901,99 @@ async def test_each_answer_reads_only_new_events() -> None:
     assert [event.type for event in snapshot.log].count("user_message") == 20
     assert isinstance(snapshot.log[0], Event)
     assert isinstance(snapshot.log[0].data, UserMessage)
+
+
+# Blocks of Bedrock that are no text and no call.
+
+
+def _converse_events(*blocks: tuple[dict[str, Any] | None, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return a stream whose blocks have the given starts and deltas."""
+    events: list[dict[str, Any]] = [{"messageStart": {"role": "assistant"}}]
+    for index, (start, deltas) in enumerate(blocks):
+        if start is not None:
+            events.append({"contentBlockStart": {"contentBlockIndex": index, "start": start}})
+        events += [{"contentBlockDelta": {"contentBlockIndex": index, "delta": delta}} for delta in deltas]
+    return [*events, {"messageStop": {"stopReason": "end_turn"}}]
+
+
+async def test_results_and_images_in_a_converse_stream_are_joined() -> None:
+    sent, (answer,) = await recorded(
+        _converse_events(
+            (
+                {"toolUse": {"toolUseId": "s1", "name": "nova_grounding", "type": "server_tool_use"}},
+                [{"toolUse": {"input": '{"q": 1}'}}],
+            ),
+            (
+                {"toolResult": {"toolUseId": "s1", "type": "nova_grounding_result", "status": "success"}},
+                [
+                    {"toolResult": [{"text": "The sky "}]},
+                    {"toolResult": [{"text": "is blue."}, {"json": {"n": 1}}]},
+                    {"toolResult": [{"text": "End"}]},
+                ],
+            ),
+            (
+                {"image": {"format": "png"}},
+                [{"image": {"source": {"bytes": b"\x00a"}}}, {"image": {"source": {"bytes": b"b"}}}],
+            ),
+            (None, [{"text": "Blue."}]),
+        )
+    )
+    assert sent[0]["content"] == [
+        {"toolUse": {"toolUseId": "s1", "name": "nova_grounding", "type": "server_tool_use", "input": {"q": 1}}},
+        {
+            "toolResult": {
+                "toolUseId": "s1",
+                "type": "nova_grounding_result",
+                "status": "success",
+                "content": [{"text": "The sky is blue."}, {"json": {"n": 1}}, {"text": "End"}],
+            }
+        },
+        {"image": {"format": "png", "source": {"bytes": "AGFi"}}},
+        {"text": "Blue."},
+    ]
+    assert answer.tool_calls == ()
+    assert validate([{"role": "user", "content": [{"text": "Hi"}]}, *sent], "bedrock") == []
+
+
+CONVERSE_PARTS: dict[str, dict[str, tuple[dict[str, Any] | None, list[dict[str, Any]]]]] = {
+    "ContentBlockStart": {
+        "toolUse": ({"toolUse": {"toolUseId": "t", "name": "f"}}, []),
+        "toolResult": ({"toolResult": {"toolUseId": "t"}}, []),
+        "image": ({"image": {"format": "png"}}, []),
+    },
+    "ContentBlockDelta": {
+        "text": (None, [{"text": "x"}]),
+        "toolUse": ({"toolUse": {"toolUseId": "t", "name": "f"}}, [{"toolUse": {"input": "{}"}}]),
+        "toolResult": ({"toolResult": {"toolUseId": "t"}}, [{"toolResult": [{"text": "x"}]}]),
+        "reasoningContent": (None, [{"reasoningContent": {"text": "x"}}]),
+        "citation": (None, [{"citation": {"title": "x"}}]),
+        "image": (None, [{"image": {"source": {"bytes": b"x"}}}]),
+    },
+}
+
+
+@pytest.mark.parametrize("shape", CONVERSE_PARTS)
+def test_every_part_of_a_converse_stream_is_joined(shape: str) -> None:
+    """botocore's own description of the API names the parts of a stream."""
+    for member in get_session().get_service_model("bedrock-runtime").shape_for(shape).members:
+        (block,) = join_bedrock(_converse_events(CONVERSE_PARTS[shape][member])).answer["output"]["message"]["content"]
+        assert block
+    unknown: dict[str, Any] = {"hologram": {}}
+    with pytest.raises(DecodeError, match="unknown"):
+        join_bedrock(_converse_events((unknown, []) if shape == "ContentBlockStart" else (None, [unknown])))
+
+
+async def test_result_without_its_beginning_is_refused() -> None:
+    with pytest.raises(DecodeError, match="unknown delta"):
+        join_bedrock(_converse_events((None, [{"toolResult": [{"text": "x"}]}])))
+
+
+async def test_empty_text_of_bedrock_is_not_sent_back() -> None:
+    use = {"toolUse": {"toolUseId": "t", "name": "f", "input": {}}}
+    message = {"role": "assistant", "content": [{"text": ""}, use, {"text": ""}]}
+    sent, _ = await recorded({"output": {"message": message}, "stopReason": "tool_use"})
+    assert sent == [{"role": "assistant", "content": [use]}]
+    empty, (answer,) = await recorded({"output": {"message": {"role": "assistant", "content": [{"text": ""}]}}})
+    assert (empty, answer.text) == ([], "")
+    streamed, _ = await recorded(_converse_events((None, [{"text": ""}]), (None, [{"text": "Hi"}])))
+    assert streamed == [{"role": "assistant", "content": [{"text": "Hi"}]}]

@@ -21,6 +21,7 @@ from agent_memory_log.transcript.conversion.rendering import text_or_empty
 from agent_memory_log.transcript.gemini.rendering import key_in, value_in
 from agent_memory_log.transcript.openai_chat.rendering import is_no_call
 from agent_memory_log.transcript.providers import find_provider
+from agent_memory_log.transcript.requests import CONTAINER_LABEL
 from agent_memory_log.transcript.vendors.profiles import VENDORS, is_openai_model
 
 ANTHROPIC = "anthropic"
@@ -36,8 +37,9 @@ class Answer(msgspec.Struct, frozen=True):
     Attributes:
         provider: The name of the provider.
         messages: The messages to send back; empty if the answer is empty.
-        labels: The labels ``provider``, ``model``, ``response_id`` and ``stop_reason``; unknown ones are absent.
-            ``vendor`` is ``unknown`` if the answer is of another vendor whose name was not passed.
+        labels: The labels ``provider``, ``model``, ``response_id``, ``stop_reason`` and, for Anthropic, ``container``;
+            unknown ones are absent. ``vendor`` is ``unknown`` if the answer is of another vendor whose name was not
+            passed.
         usage: The provider's usage data as compact JSON, or ``""`` if the answer has none.
         transcript: The words of spoken audio, for providers that do not have the audio.
         is_partial: Whether the answer is partial. Its labels ``partial`` and ``error`` say why.
@@ -54,6 +56,9 @@ class Answer(msgspec.Struct, frozen=True):
 _FRAME = frozenset({"id", "role", "status", "type"})
 """The keys of a message that are no content."""
 
+_UNFINISHED = frozenset({"queued", "in_progress"})
+"""The statuses of a response whose model still works in the background."""
+
 _AnswerParts = tuple[list[Map], object, object]
 """The messages to send back, the answer's id, and the stop reason."""
 
@@ -67,7 +72,8 @@ def answer_of(received: Received, provider: str | None, requested: str | None = 
     ``openai-chat`` is that vendor's.
 
     Raises ``InvalidArgument`` if the provider is unknown. Raises ``DecodeError`` if the response is not an answer of
-    ``provider``, if its provider cannot be detected, or if its stream ended before it had content.
+    ``provider``, if its provider cannot be detected, if its stream ended before it had content, or if the model still
+    works on it in the background.
     """
     is_named = provider is not None
     if provider is not None:
@@ -100,9 +106,15 @@ def answer_of(received: Received, provider: str | None, requested: str | None = 
         "vendor": "unknown" if _is_of_unknown_vendor(provider, fields.get("model")) else "",
         "response_id": response_id,
         "stop_reason": stop_reason,
+        CONTAINER_LABEL: map_at(fields, "container").get("id") if provider == ANTHROPIC else None,
         "partial": partial,
         "error": error,
     }
+    if not partial and provider == RESPONSES and fields.get("status") in _UNFINISHED:
+        raise DecodeError(
+            f"the model works in the background: the answer is {fields['status']}; retrieve it again by its id "
+            f"{describe(response_id)} until it is completed, and then record it"
+        )
     if partial and not any(_has_content(message) for message in messages):
         reason = f"ended with an error: {error}" if error else "was cut off before it had content"
         raise DecodeError(f"a stream of {provider} {reason}; request the answer again")

@@ -11,6 +11,7 @@ from agent_memory_log.transcript.conversion.building import Builder
 from agent_memory_log.transcript.conversion.parsing import Parser
 from agent_memory_log.transcript.conversion.rendering import text_message
 from agent_memory_log.transcript.findings import Finding, WireMessage
+from agent_memory_log.transcript.json_types import map_in
 from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.names import WireRules
 from agent_memory_log.transcript.requests import RecordedRequest, ToolDefinition
@@ -74,6 +75,9 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
             arguments.update(recorded.parameters or {})
             if recorded.model is not None:
                 arguments[self.model_key] = recorded.model
+        if recorded.container:
+            skills = map_in(arguments.get("container"))
+            arguments["container"] = {**skills, "id": recorded.container} if skills else recorded.container
         if self.system_from_text is None:
             begins_with_system = bool(transcript) and transcript[0].get("role") in ("system", "developer")
             if recorded.system_text and not begins_with_system:

@@ -27,6 +27,9 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.names import PROVIDERS
 from agent_memory_log.transcript.vendors.profiles import provider_name
 
+CONTAINER_LABEL = "container"
+"""The label of an answer with the id of the container in which the provider ran code. The next request needs it."""
+
 _DIGEST_SIZE = 16
 _SCHEMA_KEYS = ("input_schema", "parameters", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
 
@@ -49,6 +52,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
         system: The system prompt in the provider's own format.
         tools: The tools in the provider's own format.
         parameters: The other arguments of the request.
+        container: The id of the container in which the provider ran code for its latest answers; ``""`` if none.
         system_text: The system prompt as text, for any provider; ``""`` if there is none.
         definitions: The tools for any provider. Tools that a provider runs itself are left out.
     """
@@ -58,6 +62,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
     system: JsonValue = None
     tools: JsonValue = None
     parameters: Mapping[str, JsonValue] | None = None
+    container: str = ""
     system_text: str = ""
     definitions: tuple[ToolDefinition, ...] = ()
 
@@ -116,29 +121,38 @@ def model_request(
 
 def recorded_request(snapshot: Snapshot, provider: str, leading: Sequence[SystemMessage]) -> RecordedRequest:
     """Return the latest recorded request for ``provider``. The result shares nothing with the snapshot."""
-    return _recorded(snapshot.derive(_Requests, lambda requests: requests.newest()), provider, leading)
+    newest = snapshot.derive(_Requests, lambda requests: requests.newest())
+    return _recorded(newest, _container(snapshot, provider), provider, leading)
 
 
 def own_request(snapshot: Snapshot, provider: str, leading: Sequence[SystemMessage]) -> RecordedRequest | None:
     """Return the latest request to ``provider``, even if later requests went to other providers; None without one."""
     newest = snapshot.derive(_Requests, lambda requests: requests.newest(provider))
-    return None if newest[0] is None else _recorded(newest, provider, leading)
+    return None if newest[0] is None else _recorded(newest, _container(snapshot, provider), provider, leading)
+
+
+def _container(snapshot: Snapshot, provider: str) -> str:
+    return snapshot.derive(_Requests, lambda requests: requests.containers.get(provider, ""))
 
 
 def _recorded(
-    newest: tuple[ModelRequest | None, JsonValue, JsonValue], provider: str, leading: Sequence[SystemMessage]
+    newest: tuple[ModelRequest | None, JsonValue, JsonValue],
+    container: str,
+    provider: str,
+    leading: Sequence[SystemMessage],
 ) -> RecordedRequest:
     latest, system, tools = newest
     text = _text_of(system) or text_of_leading(leading)
     definitions = tuple(_definitions(tools))
     if latest is None or latest.provider != provider:
-        return RecordedRequest(own=False, system_text=text, definitions=definitions)
+        return RecordedRequest(own=False, container=container, system_text=text, definitions=definitions)
     return RecordedRequest(
         own=True,
         model=latest.model,
         system=own_json(system),
         tools=own_json(tools),
         parameters=cast("Mapping[str, JsonValue] | None", own_json(latest.parameters)),
+        container=container,
         system_text=text,
         definitions=definitions,
     )
@@ -191,12 +205,16 @@ def _is_from_model(data: EventData) -> bool:
 
 
 class _Requests:
-    """The requests of a log: the latest ones, and every stored system prompt and tool list by fingerprint."""
+    """The requests of a log: the latest ones, and every stored system prompt and tool list by fingerprint.
+
+    ``containers`` has the latest container of each provider.
+    """
 
     def __init__(self) -> None:
         self.latest: ModelRequest | None = None
         self.latest_of: dict[str, ModelRequest] = {}
         self.contents: dict[str, JsonValue] = {}
+        self.containers: dict[str, str] = {}
 
     def add(self, position: int, event: Event) -> None:
         del position
@@ -206,6 +224,8 @@ class _Requests:
             for hash_, content in ((data.system_hash, data.system), (data.tools_hash, data.tools)):
                 if hash_ and content is not None:
                     self.contents[hash_] = content
+        elif CONTAINER_LABEL in event.labels:
+            self.containers[event.labels.get("provider", "")] = event.labels[CONTAINER_LABEL]
 
     def newest(self, provider: str | None = None) -> tuple[ModelRequest | None, JsonValue, JsonValue]:
         latest = self.latest if provider is None else self.latest_of.get(provider)

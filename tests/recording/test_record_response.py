@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import AsyncIterator, Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import pydantic
 import pytest
 from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import RawMessageStreamEvent
-from botocore.session import get_session
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.responses import ResponseStreamEvent
 
@@ -34,9 +34,10 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.errors import DecodeError, EventConflict, InvalidArgument
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.recording import RecordedResponse, RunRecorder, SyncRunRecorder
 from agent_memory_log.recording.streams.bedrock import join_bedrock
-from agent_memory_log.transcript import build, validate
+from agent_memory_log.transcript import build, request, validate
 from tests.transcript.gemini_judge import response_of
 
 AGENT = "agent"
@@ -972,10 +973,16 @@ CONVERSE_PARTS: dict[str, dict[str, tuple[dict[str, Any] | None, list[dict[str, 
 }
 
 
+def _shape(name: str) -> Any:
+    loader = import_module("botocore.loaders").Loader()
+    model = import_module("botocore.model").ServiceModel(loader.load_service_model("bedrock-runtime", "service-2"))
+    return model.shape_for(name)
+
+
 @pytest.mark.parametrize("shape", CONVERSE_PARTS)
 def test_every_part_of_a_converse_stream_is_joined(shape: str) -> None:
     """botocore's own description of the API names the parts of a stream."""
-    for member in get_session().get_service_model("bedrock-runtime").shape_for(shape).members:
+    for member in _shape(shape).members:
         (block,) = join_bedrock(_converse_events(CONVERSE_PARTS[shape][member])).answer["output"]["message"]["content"]
         assert block
     unknown: dict[str, Any] = {"hologram": {}}
@@ -989,11 +996,48 @@ async def test_result_without_its_beginning_is_refused() -> None:
 
 
 async def test_empty_text_of_bedrock_is_not_sent_back() -> None:
-    use = {"toolUse": {"toolUseId": "t", "name": "f", "input": {}}}
-    message = {"role": "assistant", "content": [{"text": ""}, use, {"text": ""}]}
+    use: dict[str, Any] = {"toolUse": {"toolUseId": "t", "name": "f", "input": {}}}
+    message: dict[str, Any] = {"role": "assistant", "content": [{"text": ""}, use, {"text": ""}]}
     sent, _ = await recorded({"output": {"message": message}, "stopReason": "tool_use"})
     assert sent == [{"role": "assistant", "content": [use]}]
     empty, (answer,) = await recorded({"output": {"message": {"role": "assistant", "content": [{"text": ""}]}}})
     assert (empty, answer.text) == ([], "")
     streamed, _ = await recorded(_converse_events((None, [{"text": ""}]), (None, [{"text": "Hi"}])))
     assert streamed == [{"role": "assistant", "content": [{"text": "Hi"}]}]
+
+
+# Arguments of the next request, and answers that are not finished.
+
+
+@pytest.mark.parametrize(
+    ("parameters", "container"),
+    [
+        (None, "container_1"),
+        ({"container": "container_0"}, "container_1"),
+        (
+            {"container": {"id": None, "skills": [{"skill_id": "pdf"}]}},
+            {"id": "container_1", "skills": [{"skill_id": "pdf"}]},
+        ),
+    ],
+)
+def test_next_request_continues_in_the_container_of_the_answer(
+    parameters: dict[str, JsonValue] | None, container: JsonValue
+) -> None:
+    answer = {**MESSAGE, "container": {"id": "container_1", "expires_at": "2026-01-01T00:00:00Z"}}
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, AGENT, RUN) as recorder:
+        recorder.user("Hi")
+        recorder.request("anthropic", model="m", parameters=parameters)
+        assert recorder.record_response(answer).events[0].labels["container"] == "container_1"
+        recorder.record_response({**MESSAGE, "container": None})
+        run = store.load_run(AGENT, RUN)
+    assert request(run, "anthropic")["container"] == container
+    assert "container" not in request(run, "openai-chat")
+
+
+@pytest.mark.parametrize("status", ["queued", "in_progress"])
+def test_answer_that_the_model_still_works_on_is_refused(status: str) -> None:
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, AGENT, RUN) as recorder:
+        recorder.user("Hi")
+        with pytest.raises(DecodeError, match=f"the answer is {status}; retrieve it again by its id .*resp_1"):
+            recorder.record_response({**RESPONSE, "id": "resp_1", "output": [], "status": status})
+        assert store.load_run(AGENT, RUN).version == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,7 +15,7 @@ from agent_memory_log.interchange.opentelemetry import spans_of
 from agent_memory_log.interchange.usage import usage_in
 from agent_memory_log.recording import RecordedResponse, SyncRunRecorder
 from agent_memory_log.replay import Replayer
-from agent_memory_log.transcript import build, encode_name, parse, repair, validate
+from agent_memory_log.transcript import build, encode_name, parse, repair, request, validate
 from agent_memory_log.transcript.json_types import list_in, map_in
 from agent_memory_log.transfer.jsonl import export_run_sync, import_jsonl_sync
 from tests.transcript.test_transcripts import CASES
@@ -276,3 +277,14 @@ def test_traffic_obeys(law: Law, is_own_host: bool) -> None:
     assert len(checked) > 100
     too_many = len(problems) > shares[not is_own_host] * len(checked)
     assert not too_many, f"{len(problems)} of {len(checked)}\n{report}"
+
+
+def test_next_request_continues_in_the_container_of_the_answer() -> None:
+    pairs = [
+        (exchange, later)
+        for exchange, later in pairwise(exchanges())
+        if later.arguments.get("container") and exchange.name.split()[0] == later.name.split()[0]
+    ]
+    assert len(pairs) > 3
+    for exchange, later in pairs:
+        assert request(recorded(exchange).run, "anthropic")["container"] == later.arguments["container"]

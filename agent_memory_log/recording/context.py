@@ -82,7 +82,7 @@ class _Conversation:
         self._last = snapshot
         self._messages: list[WireMessage] = []
         self._builder = find_provider(provider).builder(self._messages, None)
-        self._parser = find_provider(provider).parser("")
+        self._parser = find_provider(provider).parser("recorder")  # the ids of its events are not used
         self._built = 0
         self._read = 0
 

@@ -198,8 +198,8 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
 
         The events of the answer are appended together or not at all. They have the labels ``provider``, ``model``,
         ``response_id`` and ``stop_reason``, with the provider's values. The first event also has the label ``usage``,
-        the provider's JSON. The label ``vendor`` is ``unknown`` if OpenAI has no such model and no vendor was named. The
-        label ``container`` names the container in which Anthropic ran code; ``transcript.request`` continues in it.
+        the provider's JSON. The label ``vendor`` is ``unknown`` if OpenAI has no such model and no vendor was named.
+        The label ``container`` names the container in which Anthropic ran code; ``transcript.request`` continues in it.
         Audio data is not stored; the audio's id is, because only the id may be sent back, and so is its transcript. An
         empty answer is stored as an ``Annotation``.
 

@@ -66,16 +66,23 @@ def parse(messages: Iterable[Mapping[str, JsonValue]], provider: str, *, source:
     payload's ``structured``. A message that fits no payload becomes an ``UnknownPayload``. Each event has the message's
     role as a label.
 
-    Event ids depend on ``provider``, ``source`` and the position in ``messages``, never on content. A conversation that
-    is parsed again with the same ``source`` gets the same ids, even if it has grown, so an append stores only new
-    events. Messages have no times. Timestamps begin at the current time and increase by one microsecond.
+    Event ids depend on ``provider``, ``source`` and the position in ``messages``. A conversation that is parsed again
+    with the same ``source`` gets the same ids, even if it has grown, so an append stores only new events: pass the whole
+    conversation each time. Messages have no times. Timestamps begin at the current time and increase by a microsecond.
+
+    Without ``source``, the ids depend on the content of the message and of all messages before it in ``messages``. So
+    different messages that are parsed one by one get different ids, and a whole conversation still gets the same ids
+    each time. Equal messages that are parsed one by one get the same id, and a store keeps only the first: record such
+    messages with a ``RunRecorder``. Pass a ``source`` for messages that you may have to erase, because the id of an
+    erased event stays in the log.
 
         events = parse([{"role": "user", "content": "Where is my order?"}], "openai-chat", source="run-42")
 
     Args:
         messages: The provider's messages, or the items of ``input`` for OpenAI Responses.
         provider: One of ``provider_names()``.
-        source: A name for the conversation, which becomes part of the event ids. The default is ``""``.
+        source: A name for the conversation, which becomes part of the event ids. The default is ``""``: the ids depend
+            on the messages.
 
     Raises:
         InvalidArgument: The provider is unknown.

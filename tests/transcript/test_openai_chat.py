@@ -282,7 +282,7 @@ async def test_build_leaves_out_redacted_events() -> None:
         assert [message["content"] for message in built] == ["Hi", "x", "1", "2", None]
 
 
-def test_event_id_depends_on_source_and_position_only() -> None:
+def test_event_id_depends_on_source_and_position() -> None:
     first = parse([USER, ASSISTANT], CHAT, source="run")
     second = parse([{"role": "user", "content": "other"}, calls(call())], CHAT, source="run")
     assert first[0].event_id == second[0].event_id

@@ -68,7 +68,8 @@ def parse(messages: Iterable[Mapping[str, JsonValue]], provider: str, *, source:
 
     Event ids depend on ``provider``, ``source`` and the position in ``messages``. A conversation that is parsed again
     with the same ``source`` gets the same ids, even if it has grown, so an append stores only new events: pass the
-    whole conversation each time. Messages have no times. Timestamps begin at the current time and increase by a microsecond.
+    whole conversation each time. Messages have no times. Timestamps begin at the current time and increase by a
+    microsecond.
 
     Without ``source``, the ids depend on the content of the message and of all messages before it in ``messages``. So
     different messages that are parsed one by one get different ids, and a whole conversation still gets the same ids

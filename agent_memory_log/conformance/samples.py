@@ -132,7 +132,9 @@ def every_payload() -> list[Event]:
             bounds=Bounds(returned=1, unknown_fields=UnknownFields(Continuation={"Tool": "more", "": [2**64, None]})),
             telemetry=ToolTelemetry(unknown_fields=UnknownFields(Cost=1.0)),
             retry_hint=RetryHint(unknown_fields=UnknownFields({"After": 1, "a.b": {"$c": []}})),
-            unknown_fields=UnknownFields({"artifacts": [{"name": "chart", "data": {}}], "unknown_fields": None}),
+            unknown_fields=UnknownFields(
+                {"artifacts": [{"name": "chart", "data": {}}], "unknown_fields": None, "$a.b\0": 1}
+            ),
         ),
         PlannerNote(note=""),
         Thinking(text="hm", signature="sig==", redacted=bytes(range(256)), content_index=3, final=True),

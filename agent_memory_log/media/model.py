@@ -21,7 +21,7 @@ It is the size of the largest request to Anthropic.
 
 _LONGEST_TEXT = 8192
 _DETAILS = frozenset({"", "low", "high", "auto", "original"})
-_MEDIA_TYPE = re.compile(r"[a-z0-9]+/[a-z0-9][a-z0-9.+_-]*")
+_MEDIA_TYPE = re.compile(r"[a-z0-9]{1,64}/[a-z0-9][a-z0-9.+_-]{0,127}")
 _DATA_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,")
 
 

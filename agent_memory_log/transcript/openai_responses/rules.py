@@ -39,7 +39,7 @@ _PLAIN_CALL = 4
 _PLAIN_RESULT = 3
 _PLAIN_MESSAGE = 2
 _PREFIXES = {"reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc", "message": "msg"}
-_ID_PREFIX = re.compile(r"[a-z]+_")
+_ID_PREFIX = re.compile(r"[a-z]{1,32}_")
 """The prefix that every id of OpenAI has. Other vendors with this API send UUIDs, which only they accept."""
 
 _NAMED = frozenset({"function_call", "custom_tool_call"})

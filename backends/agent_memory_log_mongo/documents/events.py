@@ -45,7 +45,10 @@ def event_document(event: Prepared) -> _Document:
             rest[name] = value
     if rest or not _keys_fit_bson(data):
         # The order of a registered payload's fields has no meaning. An unknown payload must keep the order of its keys.
-        rest = data if isinstance(event.data, UnknownPayload) else rest
+        if isinstance(event.data, UnknownPayload):
+            rest = data
+        else:
+            rest |= {name: value for name, value in data.items() if not _keys_fit_bson((name,))}
         data = {name: value for name, value in data.items() if name not in rest}
     if event.verbatim is not None:
         data[cast("str", verbatim_key(event.type))] = event.verbatim

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import bson
+import msgspec
 import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
@@ -81,9 +82,11 @@ def run() -> str:
 @contextmanager
 def _listening(uri: str, settings: Settings | None = None) -> Generator[tuple[SyncMongoStore, InsertSizes]]:
     listener = InsertSizes()
+    # The settings limit a call; the limit in the client's URI does not count.
+    patient = msgspec.structs.replace(settings or Settings(), timeout_seconds=TIMEOUT_MS / 1000)
     with (
         MongoClient[Document](uri, event_listeners=[listener]) as client,
-        SyncMongoStore.open(client, client.get_default_database().name, settings) as store,
+        SyncMongoStore.open(client, client.get_default_database().name, patient) as store,
     ):
         listener.names.clear()
         yield store, listener

@@ -215,6 +215,22 @@ def check_runs(runs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return pairs
 
 
+def check_erasures(
+    after: int, runs: Iterable[tuple[str, str]] | None, limit: int | None
+) -> list[tuple[str, str]] | None:
+    """Check the arguments of ``Store.erasures`` and return the pairs. Raises ``InvalidEvent``, ``InvalidArgument``."""
+    if type(after) is not int or after < 0:
+        raise InvalidArgument(f"after must be a position from 0, got {describe(after)}")
+    check_limit(limit)
+    return None if runs is None else check_runs(runs)
+
+
+def check_journal_reached(after: int, position: int) -> None:
+    """Check that an erasure journal that ends at ``position`` can be read after ``after``. Raises ``CursorOutOfRange``."""
+    if after > position:
+        raise CursorOutOfRange(f"the erasure journal ends at position {position}; position {after} is above it")
+
+
 def check_append(expected_version: int | None, first_seq: int | None) -> None:
     """Check the numbers of an append. Raises ``InvalidArgument``."""
     if expected_version is not None and (type(expected_version) is not int or expected_version < 0):

@@ -17,6 +17,7 @@ import msgspec
 from agent_memory_log.backend_kit.checks import (
     Prepared,
     check_append,
+    check_erasures,
     check_ids,
     check_listing,
     check_load,
@@ -32,7 +33,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.reserved import check_not_reserved
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, Flaw, RunHead, RunPage
+from agent_memory_log.store import AppendResult, Erasures, ExpireResult, Flaw, RunHead, RunPage
 
 _T = TypeVar("_T")
 
@@ -82,6 +83,10 @@ class Reads(Protocol):
 
     def peek(self, runs: Sequence[tuple[str, str]]) -> tuple[RunHead | None, ...]:
         """See ``Store.peek_runs``."""
+        ...
+
+    def erasures(self, after: int, runs: Sequence[tuple[str, str]] | None, limit: int | None) -> Erasures:
+        """See ``Store.erasures``. This method raises ``CursorOutOfRange`` itself."""
         ...
 
     def count_expired(self, before: int) -> ExpireResult:
@@ -250,6 +255,13 @@ class SyncSurface(SyncHandle, Generic[_Reader, _Writer]):
         check_ids(agent, run)
         self._write(partial(self._writer.delete, agent, run))
 
+    def erasures(
+        self, *, after: int = 0, runs: Iterable[tuple[str, str]] | None = None, limit: int | None = None
+    ) -> Erasures:
+        """See ``Store.erasures``."""
+        pairs = check_erasures(after, runs, limit)
+        return self._read(partial(self._reader.erasures, after, pairs, limit))
+
     def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         """See ``Store.expire_runs``."""
         until = check_before(before)
@@ -350,6 +362,13 @@ class AsyncSurface(AsyncHandle, Generic[_Reader, _Writer]):
         """See ``Store.delete_run``."""
         check_ids(agent, run)
         await self._write(partial(self._writer.delete, agent, run))
+
+    async def erasures(
+        self, *, after: int = 0, runs: Iterable[tuple[str, str]] | None = None, limit: int | None = None
+    ) -> Erasures:
+        """See ``Store.erasures``."""
+        pairs = check_erasures(after, runs, limit)
+        return await self._read(partial(self._reader.erasures, after, pairs, limit))
 
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         """See ``Store.expire_runs``."""

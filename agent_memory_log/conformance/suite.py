@@ -9,6 +9,7 @@ from agent_memory_log.conformance.checking import Checking
 from agent_memory_log.conformance.concurrency import Concurrency
 from agent_memory_log.conformance.content import Content
 from agent_memory_log.conformance.erasing import Erasing
+from agent_memory_log.conformance.erasures import ErasureJournal
 from agent_memory_log.conformance.evolution import Evolution
 from agent_memory_log.conformance.expiring import Expiring
 from agent_memory_log.conformance.extending import Extending
@@ -38,6 +39,7 @@ class StoreConformance(
     Refusals,
     Ids,
     Erasing,
+    ErasureJournal,
     Evolution,
     HandleLife,
     Listing,

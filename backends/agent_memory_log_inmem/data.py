@@ -17,6 +17,7 @@ from agent_memory_log.backend_kit import (
     Prepared,
     append_result,
     check_expiry,
+    check_journal_reached,
     check_markers,
     check_reached,
     check_version,
@@ -35,7 +36,7 @@ from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_jso
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.events.registry import decode_parts
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, Flaw, RunHead, RunInfo, RunPage
+from agent_memory_log.store import AppendResult, Erasure, Erasures, ExpireResult, Flaw, RunHead, RunInfo, RunPage
 
 
 class _Run:
@@ -106,6 +107,7 @@ class MemoryData:
         self.changed = ChangeSignal()
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, str], _Run] = {}
+        self._journal: list[Erasure] = []
         self._created = 0
         self._resets = 0
 
@@ -113,6 +115,7 @@ class MemoryData:
         """Remove all runs, including their versions."""
         with self._lock:
             self._runs.clear()
+            self._journal.clear()
             self._resets += 1
         self.changed.notify()
 
@@ -147,6 +150,8 @@ class MemoryData:
                 if not run_data.events:
                     self._create(run_data, append, start)
                 run_data.append(new)
+                for event in new:
+                    self._note_redaction(agent, run, event)
             else:
                 start = run_data.version
             result = append_result(start, batch, new, stored)
@@ -279,6 +284,7 @@ class MemoryData:
             for mask in masks:
                 run_data.events[run_data.seqs[mask.event_id] - run_data.base - 1] = mask
             run_data.append([marker])
+            self._note_redaction(agent, run, marker)
             result = AppendResult(run_data.version, 1, (run_data.event(run_data.version),))
         self.changed.notify()
         return result
@@ -289,8 +295,23 @@ class MemoryData:
             run_data = self._runs.get((agent, run))
             if run_data is None or not run_data.events:
                 return
+            self._journal.append(Erasure(len(self._journal) + 1, agent, run, up_to=run_data.version))
             run_data.clear()
         self.changed.notify()
+
+    def _note_redaction(self, agent: str, run: str, event: Prepared) -> None:
+        if isinstance(event.data, Redaction):
+            self._journal.append(Erasure(len(self._journal) + 1, agent, run, event.data.seqs))
+
+    def erasures(self, after: int, runs: Sequence[tuple[str, str]] | None, limit: int | None) -> Erasures:
+        """See ``Store.erasures``."""
+        chosen = None if runs is None else frozenset(runs)
+        with self._lock:
+            position = len(self._journal)
+            check_journal_reached(after, position)
+            new = self._journal[after:] if chosen is None or chosen else []
+        entries = [entry for entry in new if chosen is None or (entry.agent, entry.run) in chosen][:limit]
+        return Erasures(entries[-1].position if len(entries) == limit else position, tuple(entries))
 
     def count_expired(self, before: int) -> ExpireResult:
         """Count the runs and events that ``expire_runs`` would remove. ``before`` is in microseconds."""

@@ -13,8 +13,8 @@ from agent_memory_log.backend_kit import checked_append
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, Flaw, RunHead, RunPage
-from agent_memory_log_mongo.operations import appending, checking, following, reading, removing, run_documents
+from agent_memory_log.store import AppendResult, Erasures, ExpireResult, Flaw, RunHead, RunPage
+from agent_memory_log_mongo.operations import appending, checking, following, journal, reading, removing, run_documents
 from agent_memory_log_mongo.operations.preparing import prepare
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES, Settings
 from agent_memory_log_mongo.thread_handle import Client, Handle
@@ -130,6 +130,12 @@ class SyncMongoStore(Handle):
     def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
         """Return the heads of runs, as ``Store.peek_runs`` describes, with one query for each 1,000 runs."""
         return self._run(lambda call: run_documents.peek_runs(call, runs))
+
+    def erasures(
+        self, *, after: int = 0, runs: Iterable[tuple[str, str]] | None = None, limit: int | None = None
+    ) -> Erasures:
+        """Read the erasure journal, as ``Store.erasures`` describes."""
+        return self._run(lambda call: journal.erasures(call, after, runs, limit))
 
     def check(self, agent_id: str | None = None, run_id: str | None = None) -> Generator[Flaw]:
         """Yield the flaws of stored runs, as ``Store.check`` describes.

@@ -21,6 +21,7 @@ from agent_memory_log_sqlite.row_format import (
     WHAT_TO_DO,
     RunRow,
     SummedRow,
+    erasure_sum,
     find_run,
     name_sum,
     row_flaw,
@@ -31,7 +32,7 @@ _ROWS = 2_000
 # The number of rows that are checked before other readers get the connection.
 
 _RUNS = f"SELECT agent, run, {RUN_COLUMNS} FROM runs NOT INDEXED WHERE id > ? ORDER BY id LIMIT {_ROWS}"  # noqa: S608  # only constants
-_DELETIONS = "SELECT deletions FROM runs NOT INDEXED WHERE id = ?"
+_REMOVALS = "SELECT removals FROM runs NOT INDEXED WHERE id = ?"
 _EVENTS = f"SELECT {COLUMNS}, sum, run FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT {_ROWS}"  # noqa: S608  # only constants
 _INDEXED = (
     "SELECT (SELECT count(*) FROM events INDEXED BY events_by_event_id WHERE run = ?), "
@@ -42,6 +43,7 @@ _STRAY = "SELECT count(*) FROM events WHERE id >= ? AND id < ?"
 _UNINDEXED_RUN = "SELECT id FROM runs NOT INDEXED WHERE agent = ? AND run = ?"
 _RUN_NUMBERS = "SELECT count(*), coalesce(max(id), 0) FROM runs NOT INDEXED"
 _NEWEST_RUN_OF_EVENTS = f"SELECT coalesce(max(id), 0) >> {SEQ_BITS} FROM events"  # noqa: S608  # only constants
+_ERASURES = "SELECT position, run, up_to, seqs, sum FROM erasures ORDER BY position"
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
@@ -51,7 +53,7 @@ def flaws(connection: sqlite3.Connection, agent: str | None, run: str | None) ->
     Raises ``sqlite3.Error`` for errors other than damage.
     """
     if agent is None:
-        for look in (_integrity, _schema, _numbers):
+        for look in (_integrity, _schema, _numbers, _journal):
             yield from _guarded(look(connection), Flaw(None, None, None, "the file is damaged"))
             yield None
     yield from _guarded(_Runs(connection, agent, run).flaws(), Flaw(agent, run, None, "the table of runs is damaged"))
@@ -98,6 +100,18 @@ def _lost(connection: sqlite3.Connection) -> Iterator[Flaw]:
             (count,) = connection.execute(_STRAY, bounds).fetchone()
             if count:
                 yield Flaw(None, None, None, f"{count:,} events belong to no run")
+
+
+def _journal(connection: sqlite3.Connection) -> Iterator[Flaw]:
+    expected = 1
+    with _any_text(connection):
+        rows = connection.execute(_ERASURES).fetchall()
+    for position, *columns, stored in rows:
+        if position != expected:
+            yield Flaw(None, None, None, f"the erasure journal lacks the entries {expected} to {position - 1}")
+        elif stored is not None and stored != erasure_sum(position, *columns):
+            yield Flaw(None, None, None, f"entry {position} of the erasure journal differs from its checksum")
+        expected = position + 1
 
 
 def find_verified_run(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:
@@ -166,7 +180,7 @@ class _Runs:
                 yield None
             else:
                 flaws.append(flaw)
-        if flaws and [(run_row.deletions,)] != self._fetch(_DELETIONS, run_row.id):
+        if flaws and [(run_row.removals,)] != self._fetch(_REMOVALS, run_row.id):
             self._unsummed_events = before  # the run was deleted during the check
             return
         self._unsummed_runs += run_row.sum is None or self._unsummed_events > before

@@ -7,13 +7,23 @@ one thread at a time uses the connection.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
-from agent_memory_log.backend_kit import check_expiry, check_reached, decode_cursor, encode_cursor, now_microseconds
+import msgspec
+
+from agent_memory_log.backend_kit import (
+    check_expiry,
+    check_journal_reached,
+    check_reached,
+    decode_cursor,
+    encode_cursor,
+    now_microseconds,
+)
 from agent_memory_log.errors import DecodeError, RunDeleted, StoreCorrupt
 from agent_memory_log.events.event import Event, from_microseconds
 from agent_memory_log.events.payloads import EventType
 from agent_memory_log.snapshot import Snapshot, redactions_in
-from agent_memory_log.store import ExpireResult, Flaw, RunHead, RunInfo, RunPage
+from agent_memory_log.store import Erasure, Erasures, ExpireResult, Flaw, RunHead, RunInfo, RunPage
 from agent_memory_log_sqlite.checks import check_runs_table, find_verified_run, flaws
 from agent_memory_log_sqlite.open_file import OpenFile
 from agent_memory_log_sqlite.row_format import (
@@ -47,6 +57,16 @@ _SUMMED = f"SELECT {COLUMNS}, sum FROM events WHERE id > ? AND id <= ? ORDER BY 
 _COUNT_INDEXED = "SELECT count(*) FROM events INDEXED BY events_by_event_id WHERE run = ?"
 _ALL_RUNS = f"SELECT agent, run, {RUN_COLUMNS} FROM runs"  # noqa: S608  # only constants
 _COUNT_EXPIRED = f"SELECT count(*), coalesce(sum({VERSION} - base_seq), 0) FROM runs WHERE expires_at <= ?"  # noqa: S608  # only constants
+
+_JOURNAL_END = "SELECT coalesce(max(position), 0) FROM erasures"
+_ERASURES = (
+    "SELECT position, runs.agent, runs.run, seqs, up_to FROM {} JOIN erasures ON erasures.run = runs.id "
+    "WHERE position > ? ORDER BY position LIMIT ?"
+)
+_ALL_ERASURES = _ERASURES.format("runs")
+_RUNS_A_QUERY = 400
+
+_decode_seqs = msgspec.json.Decoder(tuple[int, ...]).decode
 
 _NO_LIMIT = -1
 _FOLLOW_BATCH = 64
@@ -168,7 +188,7 @@ class Reader:
             if last is not None:
                 # Check the earlier end first, because the run may have been deleted after it expired.
                 check_expiry(agent, run, last.expires_at)
-                if run_row.deletions != last.deletions:
+                if run_row.removals != last.removals:
                     raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
             check_expiry(agent, run, run_row.expires_at)
             if last is None:
@@ -225,6 +245,26 @@ class Reader:
         """See ``Store.peek_runs``."""
         return self.heads.peek(runs)
 
+    def erasures(self, after: int, runs: Sequence[tuple[str, str]] | None, limit: int | None) -> Erasures:
+        """See ``Store.erasures``."""
+        most = _NO_LIMIT if limit is None else min(limit, MAX_SEQ)
+        rows: list[tuple[int, str, str, bytes, int]] = []
+        with OneView(self._connection):
+            (position,) = self._connection.execute(_JOURNAL_END).fetchone()
+            check_journal_reached(after, position)
+            if after == position:
+                return Erasures(position)
+            if runs is None:
+                rows = self._connection.execute(_ALL_ERASURES, (after, most)).fetchall()
+            for begin in range(0, len(runs or ()), _RUNS_A_QUERY):
+                some = [name for pair in (runs or ())[begin : begin + _RUNS_A_QUERY] for name in pair]
+                rows += self._connection.execute(_erasures_of(len(some) // 2), (*some, after, most)).fetchall()
+        entries = [
+            Erasure(number, agent, run, _decode_seqs(seqs), up_to)
+            for number, agent, run, seqs, up_to in sorted({*rows})
+        ][:limit]
+        return Erasures(entries[-1].position if len(entries) == limit else position, tuple(entries))
+
     def count_expired(self, before: int) -> ExpireResult:
         """Count the runs and events that ``expire_runs`` would remove. ``before`` is in microseconds."""
         return ExpireResult(*self._connection.execute(_COUNT_EXPIRED, (before,)).fetchone())
@@ -232,3 +272,11 @@ class Reader:
     def flaws(self, agent: str | None, run: str | None) -> Iterator[Flaw | None]:
         """See ``Store.check``. Other reads wait while SQLite's integrity check runs."""
         return flaws(self._connection, agent, run)
+
+
+@lru_cache(8)
+def _erasures_of(count: int) -> str:
+    wanted = f"WITH wanted (agent, run) AS (VALUES {', '.join(['(?, ?)'] * count)}) "
+    # CROSS JOIN makes SQLite begin with the runs, so the query costs only what the journal has about them.
+    joined = "wanted CROSS JOIN runs ON runs.agent = wanted.agent AND runs.run = wanted.run CROSS"
+    return wanted + _ERASURES.format(joined)

@@ -33,7 +33,7 @@ WHAT_TO_DO = "restore the file from a backup, or see amlog verify"
 COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
 # The version is read from the newest event. A column for it would make every append write a second page.
 VERSION = f"coalesce((SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1), base_seq)"  # noqa: E501, S608  # only constants
-RUN_COLUMNS = f"id, base_seq, deletions, redactions, created, expires_at, unsummed, meta, sum, {VERSION}"
+RUN_COLUMNS = f"id, base_seq, removals, redactions, created, expires_at, unsummed, meta, sum, {VERSION}"
 RUN = f"SELECT {RUN_COLUMNS} FROM runs WHERE agent = ? AND run = ?"  # noqa: S608  # only constants
 
 Row = tuple[int, str, str, int, str | None, str, str | None]
@@ -76,6 +76,11 @@ def event_sum(
     return crc32(head.encode() + data, (name + seq + microseconds) % _PRIME)
 
 
+def erasure_sum(position: int, run_id: int, up_to: int, seqs: str) -> int:
+    """Return the checksum of a row of the erasure journal."""
+    return crc32(f"{position}\0{run_id}\0{up_to}\0{seqs}".encode())
+
+
 def run_sum(agent: str, run: str, numbers: tuple[int | None, ...], meta: str | None) -> int:
     """Return the checksum of a run's row. ``numbers`` are its numeric columns, from ``id`` to ``unsummed``."""
     return crc32(f"{agent}\0{run}\0{numbers}\0{meta}".encode())
@@ -89,7 +94,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
 
     id: int = 0
     base: int = 0
-    deletions: int = 0
+    removals: int = 0
     redactions: int = 0
     created: int | None = None
     expires_at: int | None = None
@@ -109,7 +114,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
 
     def summed(self, agent: str, run: str) -> int:
         """Return the expected checksum of the row."""
-        numbers = (self.id, self.base, self.deletions, self.redactions, self.created, self.expires_at, self.unsummed)
+        numbers = (self.id, self.base, self.removals, self.redactions, self.created, self.expires_at, self.unsummed)
         return run_sum(agent, run, numbers, self.meta)
 
     def flaw(self, agent: str, run: str) -> str | None:

@@ -59,13 +59,13 @@ class Watch:
         """Return whether the run had no redaction and no deletion since the read of ``run_row``."""
         try:
             row = self._connection.execute(
-                "SELECT deletions, redactions FROM runs WHERE agent = ? AND run = ?", (agent, run)
+                "SELECT removals, redactions FROM runs WHERE agent = ? AND run = ?", (agent, run)
             ).fetchone()
         except sqlite3.OperationalError as error:
             if is_busy(error):
                 return False
             raise
-        return bool(row == (run_row.deletions, run_row.redactions))
+        return bool(row == (run_row.removals, run_row.redactions))
 
 
 class _Peek(msgspec.Struct, frozen=True):

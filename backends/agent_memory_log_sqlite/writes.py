@@ -44,6 +44,7 @@ from agent_memory_log_sqlite.row_format import (
     Row,
     RunRow,
     decode_rows,
+    erasure_sum,
     events_missing,
     find_run,
     name_sum,
@@ -70,8 +71,11 @@ _MASK = "UPDATE events SET type = ?, labels = NULL, data = ?, verbatim = NULL, s
 # A deleted run keeps its row, and base_seq is the version at its last deletion. So its seqs continue after that, and
 # an old cursor never refers to a new event.
 _DELETE = (
-    "UPDATE runs SET base_seq = ?, deletions = ?, created = NULL, meta = NULL, expires_at = NULL, sum = ? WHERE id = ?"
+    "UPDATE runs SET base_seq = ?, removals = ?, created = NULL, meta = NULL, expires_at = NULL, sum = ? WHERE id = ?"
 )
+
+_NEXT_ERASURE = "SELECT coalesce(max(position), 0) + 1 FROM erasures"
+_NOTE_ERASURE = "INSERT INTO erasures (position, run, up_to, seqs, sum) VALUES (?, ?, ?, ?, ?)"
 
 _EXPIRED = "SELECT agent, run FROM runs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
 _RUNS_A_TRANSACTION = 100
@@ -214,6 +218,9 @@ class Writer:
             run_id = self._create(append, run_row, base) if creates else run_row.id
             name = name_sum(append.agent, append.run)
             self._insert_rows(batch, name, run_id, start + 1)
+            for event in batch:
+                if isinstance(event.data, Redaction):
+                    self._note_erasure(run_id, seqs=event.data.seqs)
         except sqlite3.IntegrityError:
             self._execute("ROLLBACK TO batch")
             self._execute("RELEASE batch")
@@ -282,6 +289,7 @@ class Writer:
             self._execute(_MASK, (mask.type, row[6], row[8], row[0]))
         seq = run_row.version + 1
         self._execute(_INSERT, new_row(marker, run_row.id, seq, name))
+        self._note_erasure(run_row.id, seqs=marker.data.seqs)
         counted = msgspec.structs.replace(run_row, redactions=run_row.redactions + 1)
         # A row without a checksum gets none, because a new one would also cover columns that were never checked.
         total = None if run_row.sum is None else counted.summed(agent, run)
@@ -300,18 +308,29 @@ class Writer:
 
     def delete(self, agent: str, run: str) -> None:
         """See ``Store.delete_run``."""
-        self._in_transaction(lambda: self._delete(agent, run))
+        self._in_transaction(lambda: self._delete(agent, run, is_wish=True))
 
-    def _delete(self, agent: str, run: str) -> int:
-        """Delete a run inside a write transaction, and return the number of its events."""
+    def _note_erasure(self, run_id: int, *, up_to: int = 0, seqs: tuple[int, ...] = ()) -> None:
+        """Append an entry to the erasure journal."""
+        (position,) = self._execute(_NEXT_ERASURE).fetchone()
+        columns = (position, run_id, up_to, encode_json(seqs).decode())
+        self._execute(_NOTE_ERASURE, (*columns, erasure_sum(*columns)))
+
+    def _delete(self, agent: str, run: str, *, is_wish: bool = False) -> int:
+        """Delete a run inside a write transaction, and return the number of its events.
+
+        ``is_wish`` says that a caller wants it gone, so the erasure journal names it. An expiry is not such a wish.
+        """
         run_row = find_run(self._connection, agent, run)
         if not run_row.event_count and run_row.expires_at is None:
             return 0
         self._execute(
             "DELETE FROM events WHERE id > ? AND id <= ?", (run_row.row_id(0), run_row.row_id(run_row.version))
         )
-        row = RunRow(run_row.id, run_row.version, run_row.deletions + 1, run_row.redactions, unsummed=run_row.unsummed)
-        self._execute(_DELETE, (row.base, row.deletions, row.summed(agent, run), row.id))
+        if is_wish:
+            self._note_erasure(run_row.id, up_to=run_row.version)
+        row = RunRow(run_row.id, run_row.version, run_row.removals + 1, run_row.redactions, unsummed=run_row.unsummed)
+        self._execute(_DELETE, (row.base, row.removals, row.summed(agent, run), row.id))
         self._remembered.pop((agent, run), None)
         return run_row.event_count
 

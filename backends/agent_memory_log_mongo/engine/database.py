@@ -108,6 +108,7 @@ class OpenDatabase:
         self.surface = surface
         self.commits = f"{settings.collection_prefix}commits"
         self.runs = f"{settings.collection_prefix}runs"
+        self.erasures = f"{settings.collection_prefix}erasures"
         self.info = f"{settings.collection_prefix}info"
         self.level = settings.read_concern
         # A commit's own checksum covers more fields than a head needs.

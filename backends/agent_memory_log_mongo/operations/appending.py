@@ -33,6 +33,7 @@ from agent_memory_log.store import AppendResult
 from agent_memory_log_mongo.documents.commits import Head, Run, commit_document, encode_commit
 from agent_memory_log_mongo.documents.events import decode_events, meta_fields
 from agent_memory_log_mongo.engine.call import Call, TryAgain
+from agent_memory_log_mongo.operations.journal import note_erasure
 from agent_memory_log_mongo.operations.reading import current_head, events_at, find_ids, latest_head
 from agent_memory_log_mongo.operations.removing import empty_deleted
 from agent_memory_log_mongo.operations.run_documents import announce, correct, raise_ceiling
@@ -164,6 +165,9 @@ class _Appending:
                 await self._check_markers(head, new, behind.version)
             except TryAgain:
                 return None  # the remembered head is outdated; another attempt with it would fail again
+            for event in new:
+                if isinstance(event.data, Redaction):
+                    await note_erasure(call, run, seqs=event.data.seqs)
         commit_id = ObjectId()
         document = commit_document(run, commit_id, head.next_place, behind, new, meta if creating else None)
         encoded = encode_commit(document, f"the append of {len(new)} events", "append it in parts")

@@ -11,10 +11,14 @@ from agent_memory_log_mongo.documents.commits import Document
 from agent_memory_log_mongo.engine.call import Call
 from agent_memory_log_mongo.engine.database import CHAIN, SOUGHT_TYPES
 from agent_memory_log_mongo.go_original import DEFAULT_COLLECTION
+from agent_memory_log_mongo.operations.journal import BY_RUN, fill_journal
 from agent_memory_log_mongo.operations.removing import REMOVAL_DELAY_SECONDS
 
-SCHEMA_VERSION = 2
-"""The schema version. Version 1 had no checksums; an upgraded database has the field ``upgraded_from``."""
+SCHEMA_VERSION = 3
+"""The schema version. Version 1 had no checksums, and version 2 no erasure journal.
+
+An upgraded database has the field ``upgraded_from``.
+"""
 
 COMMIT_INDEXES: list[Document] = [
     {"name": CHAIN, "key": {"k": 1, "s": 1}, "unique": True},
@@ -28,6 +32,9 @@ RUN_INDEXES: list[Document] = [
     {"name": "users_runs", "key": {"own": 1, "order": 1}},
     {"name": "ends", "key": {"end": 1, "_id": 1}},
 ]
+
+_FIRST_WITH_SUMS = 2
+ERASURE_INDEXES: list[Document] = [{"name": BY_RUN, "key": {"k": 1, "_id": 1}}]
 
 
 async def prepare(call: Call) -> None:
@@ -51,9 +58,11 @@ async def prepare(call: Call) -> None:
                 actual=version,
                 supported=SCHEMA_VERSION,
             )
-        call.database.all_have_sums = version == SCHEMA_VERSION and "upgraded_from" not in schema
+        oldest = schema.get("upgraded_from", version)
+        call.database.all_have_sums = oldest >= _FIRST_WITH_SUMS
         if version < SCHEMA_VERSION:
-            raised = {"$set": {"version": SCHEMA_VERSION, "upgraded_from": version}}
+            await fill_journal(call)
+            raised = {"$set": {"version": SCHEMA_VERSION, "upgraded_from": oldest}}
             await call.update(call.database.info, {"_id": "schema", "version": version}, raised)
         if await _has_indexes(call):
             return
@@ -93,7 +102,11 @@ async def _existing(call: Call, *names: str) -> set[str]:
 
 
 def _indexes(call: Call) -> list[tuple[str, list[Document]]]:
-    return [(call.database.commits, COMMIT_INDEXES), (call.database.runs, RUN_INDEXES)]
+    return [
+        (call.database.commits, COMMIT_INDEXES),
+        (call.database.runs, RUN_INDEXES),
+        (call.database.erasures, ERASURE_INDEXES),
+    ]
 
 
 async def _has_indexes(call: Call) -> bool:

@@ -40,6 +40,7 @@ from agent_memory_log_mongo.documents.commits import (
 from agent_memory_log_mongo.documents.events import event_document
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.engine.database import CHAIN
+from agent_memory_log_mongo.operations.journal import note_erasure
 from agent_memory_log_mongo.operations.reading import (
     current_head,
     events_at,
@@ -77,6 +78,8 @@ async def redact(call: Call, agent: str, run: str, seqs: Iterable[int], reason: 
         planned = await _plan(call, redacted, head, seq_list, reason)
         if planned is None:
             return AppendResult(head.version, 0, ())
+        if planned.seqs not in [earlier.seqs for earlier in attempts.values()]:
+            await note_erasure(call, redacted, seqs=planned.seqs)
         attempts[planned.marker.event_id] = planned
         await _insert_marker(call, redacted, head, planned.marker, len(seq_list))
         return await _mask(call, planned, head.version + 1)
@@ -109,6 +112,7 @@ async def _mask(call: Call, planned: _Planned, seq: int) -> AppendResult:
 
 class _Planned(msgspec.Struct, frozen=True):
     marker: Prepared
+    seqs: tuple[int, ...]
     updates: list[_Update]
 
 
@@ -128,7 +132,8 @@ async def _plan(call: Call, run: Run, head: Head, seqs: Sequence[int], reason: s
     if planned is None:
         return None
     masks, marker = planned
-    return _Planned(marker, _updates(run, [commit for _, commit in targets.values()], masks))
+    assert isinstance(marker.data, Redaction)  # noqa: S101  # plan_redaction returns only this type
+    return _Planned(marker, marker.data.seqs, _updates(run, [commit for _, commit in targets.values()], masks))
 
 
 def _updates(run: Run, commits: Sequence[Document], masks: Sequence[Prepared]) -> list[_Update]:
@@ -190,6 +195,8 @@ async def _delete(call: Call, run: Run, ended_by: int | None = None) -> int:
         if head.is_empty and head.place:
             return head
         count = max(count, events)
+        if ended_by is None:
+            await note_erasure(call, run, up_to=head.version)
         tombstone = RawBSONDocument(encode_with_sums(tombstone_document(run, ObjectId(), head)))
         stored = await call.insert_once(call.database.commits, tombstone)
         call.database.heads.pop(run.key, None)

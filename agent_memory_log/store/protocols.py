@@ -1,4 +1,4 @@
-"""The ``Store`` protocol, its synchronous twin and their results.
+"""The ``Store`` protocol and its synchronous twin.
 
 ``agent_memory_log.conformance`` tests every promise of these methods on any backend. ``open_store`` is in
 ``opening.py``.
@@ -11,107 +11,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self
 
-import msgspec
-
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-
-MAX_FIRST_SEQ = 2**31
-"""The largest seq that a run can begin with. Every store has room for 2**31 further events."""
-
-
-class AppendResult(msgspec.Struct, frozen=True):
-    """The result of an append.
-
-    Attributes:
-        version: The run's version after the append.
-        inserted: How many of the events were new. The others were already stored.
-        events: The stored events with their seqs, in the order of the arguments. An event that was already stored is
-            returned as it is in the store.
-    """
-
-    version: int
-    inserted: int
-    events: tuple[Event, ...]
-
-
-class RunInfo(msgspec.Struct, frozen=True):
-    """A run without its events.
-
-    Attributes:
-        agent: The id of the agent.
-        run: The id of the run.
-        version: The seq of the newest event.
-        created: When this store created the run, in UTC. An append to a deleted run creates it again.
-        event_count: How many events the run holds, including redacted ones.
-        meta: The map that was given when the run was created. See ``Store.append_events`` for its ``expires_at``.
-    """
-
-    agent: str
-    run: str
-    version: int
-    created: datetime
-    event_count: int
-    meta: Mapping[str, JsonValue]
-
-
-class RunPage(msgspec.Struct, frozen=True):
-    """One page of ``Store.list_runs``.
-
-    Attributes:
-        runs: The runs, the most recently created first.
-        cursor: The cursor of the next page, or None on the last page.
-    """
-
-    runs: tuple[RunInfo, ...]
-    cursor: str | None
-
-
-class RunHead(msgspec.Struct, frozen=True, gc=False):
-    """The position of a run: the ``version`` and the ``first_seq`` that a ``Snapshot`` of it would have.
-
-    If both are unchanged, the run is unchanged. An append and a redaction raise ``version``, and a deletion raises
-    ``first_seq``. The next append to a deleted run raises both. A run without events has a ``first_seq`` above its
-    version. A run that never had events is at version 0.
-
-    Attributes:
-        version: The seq of the newest event, or 0.
-        first_seq: The first seq that the run can still hold.
-    """
-
-    version: int
-    first_seq: int
-
-
-class ExpireResult(msgspec.Struct, frozen=True):
-    """The result of ``Store.expire_runs``. A dry run returns the same numbers and removes nothing.
-
-    Attributes:
-        runs: How many runs were removed.
-        events: How many events those runs held.
-    """
-
-    runs: int
-    events: int
-
-
-class Flaw(msgspec.Struct, frozen=True):
-    """A problem that ``Store.check`` reports.
-
-    Attributes:
-        agent_id: The agent of the run, or None for the whole store.
-        run_id: The run, or None for the whole store.
-        seq: The event, or None for the whole run or the whole store.
-        message: The problem and, if possible, its remedy, without the names of agent and run.
-        is_damage: False for information that is not damage, such as the number of events without a checksum.
-    """
-
-    agent_id: str | None
-    run_id: str | None
-    seq: int | None
-    message: str
-    is_damage: bool = True
+from agent_memory_log.store.results import AppendResult, Erasures, ExpireResult, Flaw, RunHead, RunPage
 
 
 class Store(Protocol):
@@ -278,6 +181,27 @@ class Store(Protocol):
         """
         ...
 
+    async def erasures(
+        self, *, after: int = 0, runs: Iterable[tuple[str, str]] | None = None, limit: int | None = None
+    ) -> Erasures:
+        """Read the erasure journal, which names the events that ``redact_events`` and ``delete_run`` removed.
+
+        The read sees every redaction and deletion that was acknowledged before the call. A store may write an entry
+        before it removes the events, so an entry may name events that a failed call left in place. Events that only
+        expired are not in the journal. Positions belong to one store: a copy of a store has its own journal.
+
+        Args:
+            after: Read the entries after this position. The default is the beginning of the journal.
+            runs: Read only the entries of these runs, as pairs of agent and run. Without pairs, the result has only
+                the journal's last position, at the cost of one look-up. The default reads the entries of all runs.
+            limit: The maximum number of entries to read. The default has no limit.
+
+        Raises:
+            CursorOutOfRange: ``after`` is above the journal's last position.
+            InvalidArgument: ``limit`` is below 1, or an item of ``runs`` is not a pair.
+        """
+        ...
+
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         """Delete every run whose ``expires_at`` is not later than ``before``, including the library's own runs.
 
@@ -378,6 +302,12 @@ class SyncStore(Protocol):
 
     def delete_run(self, agent: str, run: str) -> None:
         """See ``Store.delete_run``."""
+        ...
+
+    def erasures(
+        self, *, after: int = 0, runs: Iterable[tuple[str, str]] | None = None, limit: int | None = None
+    ) -> Erasures:
+        """See ``Store.erasures``."""
         ...
 
     def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:

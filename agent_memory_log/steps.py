@@ -17,7 +17,7 @@ import msgspec
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, RunHead, RunInfo, RunPage, Store, SyncStore
+from agent_memory_log.store import AppendResult, Erasures, RunHead, RunInfo, RunPage, Store, SyncStore
 
 _T = TypeVar("_T")
 
@@ -92,6 +92,11 @@ def load(
 def peek(runs: Sequence[tuple[str, str]]) -> Steps[tuple[RunHead | None, ...]]:
     """Call ``Store.peek_runs``."""
     return cast("tuple[RunHead | None, ...]", (yield StoreCall("peek_runs", (runs,), {})))
+
+
+def erasures(runs: Sequence[tuple[str, str]], after: int = 0) -> Steps[Erasures]:
+    """Call ``Store.erasures``."""
+    return cast("Erasures", (yield StoreCall("erasures", (), {"after": after, "runs": runs})))
 
 
 def redact(agent: str, run: str, seqs: Iterable[int], reason: str) -> Steps[AppendResult]:

@@ -36,6 +36,7 @@ A module may import only from its own part and from parts of lower floors.
 MEMORY = (
     ("records",),
     ("operations",),
+    ("methods",),
     ("stream",),
     ("policy",),
     ("extraction",),

@@ -13,6 +13,7 @@ import textwrap
 from tools.generated import ROOT, formatted, write_or_check
 
 SOURCE = ROOT / "agent_memory_log/memory/operations.py"
+METHODS = ROOT / "agent_memory_log/memory/methods.py"
 TARGET = ROOT / "agent_memory_log/memory/calls.py"
 
 _HEAD = '''"""Made from ``operations.py`` by ``python -m tools.memory_calls``: the calls on one principal's memory."""
@@ -66,8 +67,9 @@ def generated_module() -> str:
     tree = ast.parse(SOURCE.read_text())
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     assigned = _assigned(tree.body)
+    table = ast.parse(METHODS.read_text())
     methods = next(
-        node.value for node in tree.body if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "METHODS"
+        node.value for node in table.body if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "METHODS"
     )
     assert isinstance(methods, ast.Dict)
     body = "".join(

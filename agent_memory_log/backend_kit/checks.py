@@ -226,7 +226,7 @@ def check_erasures(
 
 
 def check_journal_reached(after: int, position: int) -> None:
-    """Check that an erasure journal that ends at ``position`` can be read after ``after``. Raises ``CursorOutOfRange``."""
+    """Check that a journal that ends at ``position`` can be read after ``after``. Raises ``CursorOutOfRange``."""
     if after > position:
         raise CursorOutOfRange(f"the erasure journal ends at position {position}; position {after} is above it")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated
 
+import msgspec
 import typer
 
 from agent_memory_log.cli.errors import CommandFailed
@@ -12,11 +14,15 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, with_store
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, WARN, Output, Segment, progress
 from agent_memory_log.cli.run_names import resolve, run_name, runs_of
 from agent_memory_log.errors import DecodeError, StoreCorrupt
+from agent_memory_log.memory.records.principals import STREAM_RUN
+from agent_memory_log.memory.upkeep.maintaining import owing_streams
+from agent_memory_log.steps import run_async
 from agent_memory_log.store import Store
 from agent_memory_log.transfer.verifying import Remark, Severity, Verdict
 from agent_memory_log.transfer.verifying import verify as verify_store
 from agent_memory_log.wording import counted
 
+_OWING = "it still holds memories whose evidence was erased; no call returns them, and amlog compact erases them"
 _STYLES = {Severity.ERROR: BAD, Severity.WARNING: WARN, Severity.NOTE: DIM}
 
 
@@ -37,7 +43,8 @@ def verify(
     An event that still has its content although a redaction marker names it is an error too. The backend also reports
     errors of its own: a row that differs from its checksum, an index that differs from its table, or a damaged file.
 
-    Warnings are: a tool result that answers no open call, and a redacted event without a redaction marker.
+    Warnings are: a tool result that answers no open call, a redacted event without a redaction marker, and memories
+    whose evidence was erased, but which are still in the file. amlog compact erases them.
 
     Notes are: tool calls without a result, as in a run that is not finished, and the number of events without a
     checksum.
@@ -59,11 +66,20 @@ def verify(
 async def _verify(store: Store, name: str | None) -> Verdict:
     if name is None:
         with progress("verifying", await _events(store)) as advance:
-            return await verify_store(store, progress=advance)
+            return await _with_memory(store, await verify_store(store, progress=advance))
     agent, run = await resolve(store, name)
     verdict = await verify_store(store, agent, run)
     if not verdict.runs and verdict.ok:
         raise CommandFailed(f"no run {run_name(agent, run)}: list the runs with amlog runs")
+    return verdict
+
+
+async def _with_memory(store: Store, verdict: Verdict) -> Verdict:
+    """Add a warning for each memory that still holds what has lost its evidence. Damage may prevent the search."""
+    with suppress(StoreCorrupt, DecodeError):
+        streams = await run_async(owing_streams(), store)
+        warnings = [Remark(Severity.WARNING, "lost_evidence", agent, STREAM_RUN, None, _OWING) for agent in streams]
+        return msgspec.structs.replace(verdict, findings=(*verdict.findings, *warnings))
     return verdict
 
 

@@ -32,6 +32,7 @@ from agent_memory_log.memory.records.reports import (
     LinkReport,
     MemoryContext,
     Outcome,
+    PurgeReport,
     RebuildReport,
     Stats,
     Version,
@@ -466,6 +467,14 @@ class Memory:
             below_stars: Only episodes with fewer stars.
         """
         return await self.execute(table.Cleanup(older_than_days=older_than_days, below_stars=below_stars))
+
+    async def purge(self) -> PurgeReport:
+        """Erase the memories that have lost their evidence, because every event they cite was redacted or deleted.
+
+        No call returns such a memory from the moment of the erasure on. Every write erases it from the store too,
+        with its vectors, snapshots and the injected contexts that quote it. ``purge`` does so without a write.
+        """
+        return await self.execute(table.Purge())
 
     async def stats(self) -> Stats:
         """Count the records, events and runs of all scopes that may be read."""

@@ -52,6 +52,7 @@ _EXECUTIONS: Mapping[type[Operation[Any]], Callable[[Context, Any], Steps[Any]]]
     table.Rederive: deriving.rederive,
     table.Rebuild: maintaining.rebuild,
     table.Cleanup: maintaining.cleanup,
+    table.Purge: maintaining.purge,
     table.CountRecords: reading.stats,
     table.ExportJsonl: exchange.export_jsonl,
     table.ImportJsonl: exchange.import_jsonl,

@@ -6,9 +6,8 @@ the defaults of its options from it. To add an operation, add a struct here and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -34,6 +33,7 @@ from agent_memory_log.memory.records.reports import (
     LinkReport,
     MemoryContext,
     Outcome,
+    PurgeReport,
     RebuildReport,
     Stats,
     Version,
@@ -348,6 +348,17 @@ class Cleanup(Operation[CleanupReport], frozen=True):
     below_stars: Annotated[float, Meta(ge=1, le=6, description="Only episodes with fewer stars.")] = 3
 
 
+class Purge(Operation[PurgeReport], frozen=True):
+    """Erase the memories that have lost their evidence, because every event they cite was redacted or deleted.
+
+    No call returns such a memory from the moment of the erasure on. Every write erases it from the store too, with its
+    vectors, snapshots and the injected contexts that quote it. ``purge`` does so without a write.
+    """
+
+    writes = True
+    right = "erase"
+
+
 class CountRecords(Operation[Stats], frozen=True):
     """Count the records, events and runs of all scopes that may be read."""
 
@@ -370,30 +381,3 @@ class ImportJsonl(Operation[WriteReport], frozen=True):
     positional = 1
 
     data: Annotated[bytes, Meta(description="The JSONL of an export.")]
-
-
-METHODS: Mapping[str, type[Operation[Any]]] = {
-    "remember": Remember,
-    "write": Write,
-    "note_stop": NoteStop,
-    "get": Get,
-    "list": ListRecords,
-    "update": Update,
-    "forget": Forget,
-    "forget_all": ForgetAll,
-    "search": Search,
-    "context": BuildContext,
-    "link_run": LinkRun,
-    "link_runs": LinkRuns,
-    "history": History,
-    "as_of": AsOf,
-    "explain": Explain,
-    "derive": Derive,
-    "rederive": Rederive,
-    "rebuild": Rebuild,
-    "cleanup": Cleanup,
-    "stats": CountRecords,
-    "export_jsonl": ExportJsonl,
-    "import_jsonl": ImportJsonl,
-}
-"""The operations by name. The names are the same in every interface."""

@@ -50,6 +50,7 @@ from agent_memory_log.memory.records.reports import (
     LinkReport,
     MemoryContext,
     Outcome,
+    PurgeReport,
     RebuildReport,
     Stats,
     Version,
@@ -561,6 +562,14 @@ class SyncMemory:
             below_stars: Only episodes with fewer stars.
         """
         return self.execute(table.Cleanup(older_than_days=older_than_days, below_stars=below_stars))
+
+    def purge(self) -> PurgeReport:
+        """Erase the memories that have lost their evidence, because every event they cite was redacted or deleted.
+
+        No call returns such a memory from the moment of the erasure on. Every write erases it from the store too,
+        with its vectors, snapshots and the injected contexts that quote it. ``purge`` does so without a write.
+        """
+        return self.execute(table.Purge())
 
     def stats(self) -> Stats:
         """Count the records, events and runs of all scopes that may be read."""

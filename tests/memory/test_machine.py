@@ -19,7 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from agent_memory_log import AppendResult, Event, Snapshot, SyncStore
+from agent_memory_log import AppendResult, Event, Snapshot, SyncStore, UserMessage, new_event
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.memory import Episode, Principal, SyncMemory, SyncMemoryClient, stream_of
@@ -29,7 +29,7 @@ from agent_memory_log.memory.records.record import Status
 from agent_memory_log.memory.stream import snapshots
 from agent_memory_log.memory.stream.subjects import folded
 from agent_memory_log.steps import run_sync
-from tests.memory.stores import OpenStore, SetClock, open_memory_store, store_url
+from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, store_url
 
 __all__ = ["open_memory_store", "store_url"]
 
@@ -76,6 +76,9 @@ class CrashingStore:
     def peek_runs(self, runs: Any) -> Any:
         return self.raw.peek_runs(runs)
 
+    def erasures(self, **options: Any) -> Any:
+        return self.raw.erasures(**options)
+
 
 class ExpectedRecord(msgspec.Struct):
     """The expected content of a record."""
@@ -89,6 +92,8 @@ class ExpectedRecord(msgspec.Struct):
     updated: datetime
     created: datetime
     status: str = "active"
+    stated: bool = True
+    support: set[int] = msgspec.field(default_factory=set[int])
 
 
 class MemoryIsADict(RuleBasedStateMachine):
@@ -101,10 +106,13 @@ class MemoryIsADict(RuleBasedStateMachine):
         for number in range(len(stores)):
             self.clients.append(self.new_client(number))
         self.records: dict[str, ExpectedRecord] = {}
+        self.said: set[int] = set()
 
     def new_client(self, number: int) -> SyncMemory:
         store: Any = self.crashing[number]
-        return SyncMemoryClient(store, max_keyed=MAX_KEYED, clock=self.clock).of(self.principal)
+        return SyncMemoryClient(store, extractor=SaidPreferences(), max_keyed=MAX_KEYED, clock=self.clock).of(
+            self.principal
+        )
 
     def tick(self) -> datetime:
         """Give each step its own time, so that the order of updates is certain."""
@@ -130,8 +138,13 @@ class MemoryIsADict(RuleBasedStateMachine):
         assert len(matches) <= 1
         return matches[0] if matches else None
 
-    def write_to_dict(self, scope: str, kind: str, key: str, value: str, ttl: int | None, record: str) -> str:
-        """Change the dict as ``remember`` must change memory, and return the expected action."""
+    def write_to_dict(
+        self, scope: str, kind: str, key: str, value: str, ttl: int | None, record: str, seq: int | None = None
+    ) -> str:
+        """Change the dict as ``remember`` must change memory, and return the expected action.
+
+        ``seq`` is the event that supports the value, or None for a direct statement.
+        """
         now = self.clock.time
         until = None if ttl is None else now + timedelta(days=ttl)
         match = self.find(scope, kind, key)
@@ -139,9 +152,13 @@ class MemoryIsADict(RuleBasedStateMachine):
             entry = match[1]
             if entry.text == value and not self.is_expired(entry):
                 entry.until, entry.updated = until, now
+                entry.stated = entry.stated or seq is None
+                entry.support |= set() if seq is None else {seq}
                 return "refreshed"
             entry.status = "expired" if self.is_expired(entry) else "superseded"
         self.records[record] = ExpectedRecord(scope, kind, key.strip(), value, 0.5, until, now, now)
+        self.records[record].stated = seq is None
+        self.records[record].support = set() if seq is None else {seq}
         keyed = [
             (record_id, entry) for record_id, entry in self.active(scope).items() if entry.key and record_id != record
         ]
@@ -181,6 +198,44 @@ class MemoryIsADict(RuleBasedStateMachine):
         else:
             assert outcome.action == "written"
             self.records[outcome.record.id] = ExpectedRecord(scope, "episode", "", text, importance, None, now, now)
+
+    @rule(client=st.integers(0, 1), key=st.sampled_from(KEYS), value=st.sampled_from(VALUES))
+    def say(self, client: int, key: str, value: str) -> None:
+        """Append a statement to a run, and derive from it."""
+        event = new_event(UserMessage(f"{key}={value}"), timestamp=self.tick())
+        seq = self.crashing[client].raw.append_events("agent", self.principal.tenant, event).version
+        report = self.clients[client].derive("agent", self.principal.tenant)
+        (outcome,) = report.outcomes
+        assert outcome.record is not None
+        assert outcome.action == self.write_to_dict("user", "preference", key, value, None, outcome.record.id, seq)
+        self.said.add(seq)
+
+    @precondition(lambda self: bool(self.said))
+    @rule(data=st.data(), whole_run=st.booleans(), client=st.integers(0, 1), calls=st.none() | st.integers(0, 2))
+    def erase_statement(self, data: st.DataObject, whole_run: bool, client: int, calls: int | None) -> None:
+        """Redact a statement, or delete the run. Its memories are gone at once, and the next purge erases them."""
+        self.tick()
+        raw, run = self.crashing[0].raw, self.principal.tenant
+        if whole_run:
+            erased = set(self.said)
+            raw.delete_run("agent", run)
+        else:
+            erased = {data.draw(st.sampled_from(sorted(self.said)))}
+            raw.redact_events("agent", run, erased)
+        self.said -= erased
+        for record, entry in list(self.records.items()):
+            if entry.support and not entry.stated and entry.support <= erased:
+                del self.records[record]
+            elif entry.support:
+                entry.support -= erased
+                entry.stated = entry.stated or not entry.support
+        self.both_clients_list_the_records_of_the_dict()
+        self.closed_records_have_the_status_of_the_dict()
+        self.crashing[client].left = calls
+        with suppress(StoreUnavailable):
+            self.clients[client].purge()
+        self.crashing[client].left = None
+        self.clients[1 - client].purge()
 
     @rule(hours=st.integers(1, 100))
     def wait(self, hours: int) -> None:

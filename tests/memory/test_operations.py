@@ -13,7 +13,7 @@ from agent_memory_log import open_store, open_sync_store
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory import Memory, MemoryClient, Principal, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.execution import execute
-from agent_memory_log.memory.operations import METHODS
+from agent_memory_log.memory.methods import METHODS
 from agent_memory_log.memory.records.arguments import Operation, check_arguments
 from agent_memory_log.steps import run_sync
 

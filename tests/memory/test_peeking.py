@@ -64,6 +64,9 @@ class WatchedStore:
         loaded, self.loaded = self.loaded, []
         return loaded
 
+    def erasures(self, **options: Any) -> Any:
+        return self.raw.erasures(**options)
+
     def peek_runs(self, runs: Any) -> tuple[RunHead | None, ...]:
         heads = self.raw.peek_runs(runs)
         self.peeks.append(len(heads))
@@ -283,6 +286,9 @@ class CrowdedStore:
 
     async def peek_runs(self, runs: Any) -> Any:
         return await self.raw.peek_runs(runs)
+
+    async def erasures(self, **options: Any) -> Any:
+        return await self.raw.erasures(**options)
 
 
 async def many_linked(raw: Store, store: Any) -> Memory:

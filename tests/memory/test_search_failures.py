@@ -144,7 +144,8 @@ def test_a_run_deleted_during_embedding_leaves_no_vectors(open_memory_store: Ope
     store, me, agent = subject_with_run(open_memory_store, embedder)
     run_during_embedding(embedder, lambda: delete_run_and_search(store, me, agent))
     me.search("dog")
-    assert len(embedder.asked) == 5
+    # The deletion drops a record, so the index is built again, perhaps before a vector of this search is stored.
+    assert len(set(embedder.asked)) == 5
     assert vector_messages(store, me) == set()
 
 

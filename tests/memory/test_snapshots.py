@@ -98,7 +98,7 @@ def test_incomplete_snapshot_is_ignored(open_memory_store: OpenStore, at: int, p
     me = SyncMemoryClient(store).of(somebody())
     me.remember(key="k", value="v")
     agent = stream_of(me.principal.subject("user"))
-    false_state = "[[],[1,1,[],[],[],[],[]]]"
+    false_state = "[[],[1,1,[],[],[],[],[],[],[],[]]]"
     part_event = new_event(MemorySnapshot(at=at, parts=parts, part=part, state_json=false_state))
     store.append_events(agent, STREAM_RUN, part_event, reserved=True)
     assert [record.value for record in SyncMemoryClient(store).of(me.principal).list()] == ["v"]

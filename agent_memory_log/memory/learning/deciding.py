@@ -24,10 +24,10 @@ import msgspec
 
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.payloads import EventData
-from agent_memory_log.memory.learning.merging import MERGED, MERGES, Merging, can_merge, combined
+from agent_memory_log.memory.learning.merging import MERGED, Merging, can_merge, combined
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import fold_key, fold_text
-from agent_memory_log.memory.records.record import Evidence, Link, Record, envelope_of
+from agent_memory_log.memory.records.record import MERGES, Evidence, Link, Record, envelope_of
 from agent_memory_log.memory.records.reports import Action, Outcome
 from agent_memory_log.memory.stream.payloads import (
     MemoryBlocked,
@@ -228,7 +228,7 @@ class Decisions:
         if not (fresh or is_renewed):
             self._report("unchanged", candidate, record=self._record(live))
             return
-        self.add(MemoryRefreshed(record=live.id, confidence=confidence, evidence=fresh, valid_until=end))
+        self.add(MemoryRefreshed(live.id, confidence, fresh, end, stated=not candidate.evidence))
         after = self._replace(
             live, {"confidence": confidence, "evidence": (*live.memory.evidence, *fresh), "valid_until": end}
         )

@@ -20,9 +20,6 @@ from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps, work
 
-MERGES = "merges"
-"""The type of the link from a merged record to the record whose value it contains."""
-
 MERGED = "merged"
 UNDECIDABLE = "merge_undecidable"
 FAILED = "merge_failed"

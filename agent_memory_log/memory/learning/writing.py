@@ -18,9 +18,14 @@ from agent_memory_log.memory.records.protocols import Origin, Violation
 from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.records.reports import Outcome, WriteReport
 from agent_memory_log.memory.stream.context import Context
+from agent_memory_log.memory.stream.evidence import erased_evidence
 from agent_memory_log.memory.stream.payloads import MemoryBlocked, MemoryDerived
+from agent_memory_log.memory.stream.purging import settle
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.steps import Steps
+
+EVIDENCE_ERASED = "evidence_erased"
+"""The reason to block a candidate whose evidence was redacted, or deleted with its run."""
 
 _ATTEMPTS = 500
 _AT_ONCE = 500
@@ -71,6 +76,7 @@ def write(
     if isinstance(judged, Violation):
         yield from note_stop(context, judged, phase=phase)
         return WriteReport("stopped", judged.reason)
+    erased = yield from erased_evidence(item for candidate in candidates for item in candidate.evidence)
     merging = None if context.hooks.merger is None else Merging(context, context.hooks.merger, origin)
     outcomes: list[Outcome] = []
     by_scope: dict[str, list[Judged]] = {}
@@ -87,7 +93,7 @@ def write(
         for number, part in enumerate(parts, 1):
             is_fresh = fresh and scope == context.principal.home and number == 1
             reached = position if number == len(parts) else None
-            outcomes += yield from _write_scope(context, scope, part, phase, reached, merging, fresh=is_fresh)
+            outcomes += yield from _write_scope(context, scope, part, phase, reached, merging, erased, fresh=is_fresh)
     return WriteReport("ok", "", tuple(outcomes))
 
 
@@ -98,6 +104,7 @@ def _write_scope(
     phase: str,
     position: MemoryDerived | None,
     merging: Merging | None,
+    erased: frozenset[Evidence],
     *,
     fresh: bool,
 ) -> Steps[list[Outcome]]:
@@ -109,8 +116,11 @@ def _write_scope(
         for item in group:
             if position is not None and item.candidate.evidence and _is_read(item.candidate, position, read):
                 continue
-            if item.reason:
-                decisions.block(item.candidate, item.reason, phase=phase)
+            evidence = item.candidate.evidence
+            is_erased = evidence and erased.issuperset(evidence) and not any(map(state.is_forgotten, evidence))
+            reason = item.reason or (EVIDENCE_ERASED if is_erased else "")
+            if reason:
+                decisions.block(item.candidate, reason, phase=phase)
             else:
                 decisions.write(item.candidate, phase=phase)
         at_home = scope == context.principal.home
@@ -147,7 +157,7 @@ def decided(
         if not fresh or attempt:
             yield from subject.refresh()
         now = context.hooks.now()
-        yield from subject.finish_erasure(now)
+        yield from settle(subject, now)
         version, decisions = subject.ask(lambda state: (state.version, decide(state, now)))  # noqa: B023  # called at once
         if decisions.question is not None:
             yield from decisions.question()

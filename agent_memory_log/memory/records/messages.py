@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
 
 from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import AssistantMessage, EventType, Redacted, UserMessage
 from agent_memory_log.memory.records.record import Evidence
 
@@ -19,6 +20,9 @@ MESSAGE_TYPES = (EventType.USER_MESSAGE.value, EventType.ASSISTANT_MESSAGE.value
 
 INJECTED_CONTEXT = "injected_context"
 """The type of the events that record which memories a model received."""
+
+RunEvent = tuple[str, str, int]
+"""An event of the log: agent, run and seq."""
 
 SPEAKER_LABEL = "speaker"
 
@@ -64,3 +68,20 @@ def message_of(agent: str, run: str, event: Event) -> RunMessage | None:
         return None
     speaker = event.labels.get(SPEAKER_LABEL) or _ROLES[data.event_type]
     return RunMessage(agent, run, event.seq, speaker, data.message, event.timestamp, event.event_id)
+
+
+def names_any(context: Event, records: frozenset[str], is_named: Callable[[RunEvent], bool]) -> bool:
+    """Return whether an injected context names one of the records, or a message for which ``is_named`` is true.
+
+    Its data may have any shape.
+    """
+    data = context.data.to_map()
+    record_ids, message_ids = data.get("records"), data.get("messages")
+    return (isinstance(record_ids, list) and any(isinstance(id_, str) and id_ in records for id_ in record_ids)) or (
+        isinstance(message_ids, list) and any(isinstance(id_, dict) and _is_named(id_, is_named) for id_ in message_ids)
+    )
+
+
+def _is_named(message_id: Mapping[str, JsonValue], is_named: Callable[[RunEvent], bool]) -> bool:
+    agent, run, seq = (message_id.get(part) for part in ("agent", "run", "seq"))
+    return isinstance(agent, str) and isinstance(run, str) and isinstance(seq, int) and is_named((agent, run, seq))

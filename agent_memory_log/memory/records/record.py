@@ -18,6 +18,9 @@ DEFAULT_CONFIDENCE = 0.8
 DEFAULT_IMPORTANCE = 0.5
 _SECONDS_A_DAY = 86_400
 
+MERGES = "merges"
+"""The type of the link from a merged record to the record whose value it contains."""
+
 RunId = tuple[str, str]
 """The agent and the run that identify a run of the log."""
 

@@ -156,6 +156,16 @@ class CleanupReport(msgspec.Struct, frozen=True):
     expired: tuple[Record, ...] = ()
 
 
+class PurgeReport(msgspec.Struct, frozen=True):
+    """The result of ``purge``.
+
+    Attributes:
+        events: How many events of the memory were redacted.
+    """
+
+    events: int = 0
+
+
 class Stats(msgspec.Struct, frozen=True):
     """Counts of the memory of the scopes that were read.
 

@@ -16,6 +16,7 @@ from agent_memory_log.memory.records.kinds import fold_key
 from agent_memory_log.memory.records.record import Evidence, Record, RunId, stars_of
 from agent_memory_log.memory.records.reports import EvidenceLine, Explanation, Stats, Version
 from agent_memory_log.memory.stream.context import Context
+from agent_memory_log.memory.stream.evidence import unsupported
 from agent_memory_log.memory.stream.history import Closed, Ledger
 from agent_memory_log.memory.stream.payloads import MemoryChanged, MemoryClosed, MemoryRefreshed
 from agent_memory_log.memory.stream.state import Live, State
@@ -100,9 +101,11 @@ def _set_of(kinds: tuple[str, ...] | None) -> frozenset[str] | None:
 
 
 def _ledger(context: Context, scope: str, until: datetime | None = None) -> Steps[Ledger]:
-    """Return the whole history of a scope, up to a time."""
+    """Return the whole history of a scope, up to a time, without the records that have lost their evidence."""
     stream = yield from context.subject(scope).load_all()
-    return Ledger(stream, until=until)
+    ledger = Ledger(stream, until=until)
+    ledger.drop((yield from unsupported(live for live, _ in ledger.lives())))
+    return ledger
 
 
 def history(context: Context, call: History) -> Steps[tuple[Version, ...]]:

@@ -6,7 +6,7 @@ so that the cached state holds only active records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import cast
 
@@ -86,6 +86,12 @@ class Ledger:
         """Yield every record with its status at ``now``."""
         for live, closed in self.lives():
             yield live.record(scope, now) if closed is None else live.record_as(scope, closed.status)
+
+    def drop(self, records: Iterable[str]) -> None:
+        """Remove records, active or closed."""
+        for record in records:
+            self.state.drop(record)
+            self.closed.pop(record, None)
 
     def _fold(self, event: Event) -> None:
         data = event.data

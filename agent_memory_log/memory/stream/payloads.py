@@ -42,6 +42,7 @@ class MemoryRefreshed(EventData, frozen=True):
         confidence: The new confidence.
         evidence: The additional evidence.
         valid_until: The new end.
+        stated: Whether a caller stated it again directly, without evidence. The record then rests on itself.
     """
 
     event_type = "memory_refreshed"
@@ -50,6 +51,7 @@ class MemoryRefreshed(EventData, frozen=True):
     confidence: float
     evidence: tuple[Evidence, ...] = ()
     valid_until: datetime | None = None
+    stated: bool = False
 
 
 @register_own_payload

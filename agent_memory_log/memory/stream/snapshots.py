@@ -92,7 +92,7 @@ def _state(parts: Sequence[tuple[Event, MemorySnapshot]]) -> State | None:
             return None  # another release wrote it; the stream itself can still be folded
         lives.extend(part.lives)
         fields = part.fields or fields
-    if fields is None:
+    if fields is None or fields.cited is None:  # an older release did not note which runs the closed records cite
         return None
     state = State(fields, lives)
     state.fold((event for event, _ in parts), parts[-1][0].seq)

@@ -53,6 +53,7 @@ class Live(msgspec.Struct, array_like=True, gc=False):
         memory: The current content.
         changed: The seqs of the ``MemoryChanged`` events of the record.
         worded: The seq of the last change of its words. 0: they never changed.
+        stated: Whether a caller stated it directly, without evidence. It then rests on itself.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Live(msgspec.Struct, array_like=True, gc=False):
     memory: MemoryRemembered
     changed: tuple[int, ...] = ()
     worded: int = 0
+    stated: bool = False
 
     @property
     def data(self) -> RecordData:
@@ -103,6 +105,7 @@ class StateFields(msgspec.Struct, frozen=True, array_like=True):
     pending: tuple[int, ...] = ()
     linked: tuple[RunId, ...] = ()
     in_runs: tuple[tuple[str, str, int, int], ...] = ()
+    cited: tuple[RunId, ...] | None = None
 
 
 class State:
@@ -122,6 +125,9 @@ class State:
         chunks: The seqs of snapshot parts that are not redacted.
         pending: The seqs of events that must still be redacted.
         in_runs: The events of other runs that must still be redacted, with the seq of their tombstone.
+        cited: The other runs that records cite or cited. With ``positions``, it names every run of their evidence.
+        unchecked: The cited runs to look up in the erasure journal, with the seq of the last event that cites each.
+        unsupported: The records that were left out because their evidence was erased.
         stale: Whether other code redacted events of the stream. Then only a fold from the first event is correct.
     """
 
@@ -141,6 +147,9 @@ class State:
         self.in_runs: dict[tuple[str, str, int], int] = {
             (agent, run, seq): tombstone for agent, run, seq, tombstone in fields.in_runs
         }
+        self.cited: dict[RunId, None] = dict.fromkeys(fields.cited or ())
+        self.unchecked: dict[RunId, int] = dict.fromkeys((*self.cited, *self.positions), self.version)
+        self.unsupported: frozenset[str] = frozenset()
         self.stale = False
         self.records: dict[str, Live] = {live.id: live for live in lives}
         self.keys: dict[tuple[str, str], str] = {}
@@ -149,6 +158,7 @@ class State:
         self._twins: dict[tuple[str, str], dict[str, None]] | None = None
         for live in self.records.values():
             self._index(live)
+            self._cite(live.memory.evidence, self.version)
 
     def fields(self) -> StateFields:
         """Return all fields except the records."""
@@ -162,11 +172,24 @@ class State:
             tuple(sorted(self.pending)),
             tuple(sorted(self.linked)),
             tuple((*event, tombstone) for event, tombstone in sorted(self.in_runs.items())),
+            tuple(sorted(self.cited.keys() - self.positions.keys())),
         )
 
+    def cited_runs(self) -> tuple[RunId, ...]:
+        """Return every run that the evidence of a record may name."""
+        return (*self.positions, *(run_id for run_id in self.cited if run_id not in self.positions))
+
+    def without(self, records: frozenset[str]) -> State:
+        """Return a copy without some records."""
+        lives = [msgspec.structs.replace(live) for live in self.records.values() if live.id not in records]
+        copy = State(self.fields(), lives)
+        copy.stale = self.stale
+        copy.unsupported = self.unsupported | records
+        return copy
+
     def to_bytes(self) -> bytes:
-        """Return the state as JSON. Equal states have equal bytes."""
-        return encode_json([self.fields(), list(self.records.values())])
+        """Return the state as JSON. Equal states have equal bytes. ``cited`` may name runs of erased records too."""
+        return encode_json([msgspec.structs.replace(self.fields(), cited=None), list(self.records.values())])
 
     def fold(self, events: Iterable[Event], version: int) -> None:
         """Fold events up to ``version`` into the state. Events up to the state's own version are ignored."""
@@ -243,7 +266,13 @@ class State:
         if self._twins is not None and not live.memory.key:
             self._twins.get((live.memory.kind, fold_text(live.memory.text)), {}).pop(live.id, None)
 
-    def _drop(self, record: str) -> None:
+    def _cite(self, evidence: Iterable[Evidence], seq: int) -> None:
+        for item in evidence:
+            self.cited[item.run_id] = None
+            self.unchecked[item.run_id] = seq
+
+    def drop(self, record: str) -> None:
+        """Remove an active record."""
         live = self.records.pop(record, None)
         if live is None:
             return
@@ -256,14 +285,17 @@ class State:
 
     def _remembered(self, event: Event, data: MemoryRemembered) -> None:
         time = event.timestamp
-        live = Live(event.event_id, event.seq, time, time, data)
+        live = Live(event.event_id, event.seq, time, time, data, stated=not data.evidence)
         self.records[event.event_id] = live
         self._index(live)
+        self._cite(data.evidence, event.seq)
 
     def _refreshed(self, event: Event, data: MemoryRefreshed) -> None:
         live = self.records.get(data.record)
         if live is None:
+            self.stale = self.stale or data.record in self.unsupported  # the new evidence may support it again
             return
+        self._cite(data.evidence, event.seq)
         live.memory = msgspec.structs.replace(
             live.memory,
             confidence=data.confidence,
@@ -271,6 +303,7 @@ class State:
             valid_until=data.valid_until,
         )
         live.updated = event.timestamp
+        live.stated = live.stated or data.stated
 
     def _changed(self, event: Event, data: MemoryChanged) -> None:
         live = self.records.get(data.record)
@@ -289,7 +322,7 @@ class State:
 
     def _closed(self, _: Event, data: MemoryClosed) -> None:
         for record in data.records:
-            self._drop(record)
+            self.drop(record)
 
     def _derived(self, _: Event, data: MemoryDerived) -> None:
         run_id = (data.agent, data.run)
@@ -303,7 +336,7 @@ class State:
             self.chunks.discard(seq)
             record = self.holders.get(seq)
             if record is not None:
-                self._drop(record)
+                self.drop(record)
         for source in data.sources:
             self.forgotten.setdefault((source.agent, source.run, source.seq), set()).add(source.item)
         for run in data.until:

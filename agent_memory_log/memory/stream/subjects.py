@@ -8,14 +8,19 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
 
+import msgspec
+
 from agent_memory_log.errors import AgentMemoryLogError, CursorOutOfRange, EventTooLarge, RunExpired, VersionConflict
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.memory.records.principals import STREAM_RUN, SubjectId, stream_of, subject_of
+from agent_memory_log.memory.records.record import RunId
 from agent_memory_log.memory.stream import snapshots
+from agent_memory_log.memory.stream.evidence import parts_of, unsupported
+from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import MemoryErasedInRuns, MemorySnapshot, RunEvents
-from agent_memory_log.memory.stream.state import State
+from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.steps import Steps, all_runs, append, load, redact
+from agent_memory_log.steps import Steps, all_runs, append, erasures, load, redact
 
 _Answer = TypeVar("_Answer")
 
@@ -35,7 +40,10 @@ class Subject:
         """Set up the subject without reading the store."""
         self.id = subject
         self.agent = stream_of(subject)
+        self.may_owe_erasure = False
+        """Whether a memory of this subject may have lost its evidence and still be stored."""
         self._state: State | None = None
+        self._journal: int | None = None
         self._lock = threading.RLock()
 
     def ask(self, question: Callable[[State], _Answer]) -> _Answer:
@@ -46,7 +54,14 @@ class Subject:
             return question(self._state)
 
     def refresh(self) -> Steps[None]:
-        """Read the new events, or open the stream the first time. Raises the errors of ``Store.load_run``."""
+        """Read the new events, or open the stream the first time. Leave out records whose evidence was erased.
+
+        Raises the errors of ``Store.load_run``.
+        """
+        yield from self._read()
+        yield from self._leave_out_unsupported()
+
+    def _read(self) -> Steps[None]:
         state = self._state
         if state is None:
             yield from self._open()
@@ -57,12 +72,57 @@ class Subject:
             yield from self.reopen()
             return
         with self._lock:
+            state = self._state or state
             if state.first_seq == newer.first_seq:
                 state.fold(newer.log, newer.last_seq)
             else:
                 state.stale = True  # the stream was deleted
         if state.stale:
             yield from self.reopen()
+
+    def _leave_out_unsupported(self) -> Steps[None]:
+        """Leave out the records that have lost their evidence. It costs one look-up if the journal has not grown."""
+        unchecked, cited, version = self.ask(lambda state: (tuple(state.unchecked), state.cited_runs(), state.version))
+        journal = yield from erasures(unchecked)
+        entries, read = journal.entries, self._journal
+        if read is not None and read != journal.position:
+            # A lower position means that another store is at this place now.
+            after = read if read < journal.position else 0
+            entries += (yield from erasures(cited, after)).entries
+        if entries:
+            self.may_owe_erasure = True
+            yield from self._leave_out({(entry.agent, entry.run) for entry in entries})
+        with self._lock:
+            self._journal = journal.position
+            if self._state is not None:
+                for run_id in unchecked:
+                    if self._state.unchecked.get(run_id, version + 1) <= version:
+                        del self._state.unchecked[run_id]
+
+    def _leave_out(self, runs: set[RunId]) -> Steps[None]:
+        lives = self.ask(
+            lambda state: [
+                msgspec.structs.replace(live)
+                for live in state.records.values()
+                if any(item.run_id in runs for item in live.memory.evidence)
+            ]
+        )
+        if any(map(parts_of, lives)):  # the parts of a merged record are closed, so only the stream has them
+            stream = yield from self.load_all()
+            gone = yield from unsupported(live for live, _ in Ledger(stream).lives())
+        else:
+            gone = yield from unsupported(lives)
+        with self._lock:
+            state = self._state
+            if state is not None and not gone.isdisjoint(state.records):
+                same = {live.id for live in lives if self._has_evidence(state, live)}
+                self._state = state.without(gone & same)
+
+    @staticmethod
+    def _has_evidence(state: State, seen: Live) -> bool:
+        """Return whether a record still has the evidence that was looked up. New evidence is looked up next time."""
+        live = state.records.get(seen.id)
+        return live is not None and live.memory.evidence == seen.memory.evidence
 
     def reopen(self) -> Steps[State]:
         """Fold the stream from its first event, without its snapshots."""

@@ -26,6 +26,7 @@ from agent_memory_log.memory.stream.payloads import (
     MemoryTombstone,
     Until,
 )
+from agent_memory_log.memory.stream.purging import settle
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject, by_run, folded
 from agent_memory_log.memory.stream.vectors import erase_orphans
@@ -191,7 +192,7 @@ _HOLDING = (MemoryRemembered, MemoryChanged, MemoryBlocked)
 
 def _finish(subject: Subject, context: Context) -> Steps[int]:
     yield from subject.refresh()
-    erased = yield from subject.finish_erasure(context.hooks.now())
+    erased = yield from settle(subject, context.hooks.now())
     erased += yield from erase_orphans(subject)
     yield from subject.keep_opening_fast(context.hooks.now())
     return erased

@@ -8,9 +8,9 @@ from contextlib import suppress
 from msgspec.structs import astuple
 
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
-from agent_memory_log.memory.learning.merging import MERGES
 from agent_memory_log.memory.operations import Forget, ForgetAll
 from agent_memory_log.memory.records.kinds import fold_key, fold_text
+from agent_memory_log.memory.records.record import MERGES
 from agent_memory_log.memory.records.reports import ForgetReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import Ledger

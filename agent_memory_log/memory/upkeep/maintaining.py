@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 from agent_memory_log.events.event import shift_time
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.writing import decided
-from agent_memory_log.memory.operations import Cleanup, Rebuild
+from agent_memory_log.memory.operations import Cleanup, Purge, Rebuild
 from agent_memory_log.memory.records.kinds import Episode
 from agent_memory_log.memory.records.record import Record, stars_of
-from agent_memory_log.memory.records.reports import CleanupReport, RebuildReport
+from agent_memory_log.memory.records.reports import CleanupReport, PurgeReport, RebuildReport
 from agent_memory_log.memory.stream.context import Context
+from agent_memory_log.memory.stream.purging import owes_erasure, settle
 from agent_memory_log.memory.stream.state import Live, State
-from agent_memory_log.memory.stream.subjects import folded
+from agent_memory_log.memory.stream.subjects import Subject, folded, list_subjects
 from agent_memory_log.steps import Steps
 
 
@@ -64,7 +65,7 @@ def rebuild(context: Context, _: Rebuild) -> Steps[RebuildReport]:
     for scope in context.readable(None):
         subject = context.subject(scope)
         yield from subject.refresh()
-        yield from subject.finish_erasure(context.hooks.now())
+        yield from settle(subject, context.hooks.now())
         version, cached = subject.ask(lambda state: (state.version, state.to_bytes()))
         stream = yield from subject.load_all()
         fresh = folded(stream)
@@ -75,3 +76,34 @@ def rebuild(context: Context, _: Rebuild) -> Steps[RebuildReport]:
         events += len(stream.log)
         yield from subject.keep_opening_fast(context.hooks.now())
     return RebuildReport(records, events, equal)
+
+
+def purge(context: Context, _: Purge) -> Steps[PurgeReport]:
+    """Erase the memories that have lost their evidence."""
+    events = 0
+    for scope in context.readable(None):
+        events += yield from _purge(context.subject(scope), context.hooks.now())
+    return PurgeReport(events)
+
+
+def purge_all(now: datetime) -> Steps[int]:
+    """Erase the memories of all subjects that have lost their evidence. Return how many events were redacted."""
+    events = 0
+    for subject in (yield from list_subjects(None)):
+        events += yield from _purge(Subject(subject), now)
+    return events
+
+
+def owing_streams() -> Steps[list[str]]:
+    """Return the agents of the memory streams that still hold memories without evidence."""
+    agents: list[str] = []
+    for subject_id in (yield from list_subjects(None)):
+        subject = Subject(subject_id)
+        if (yield from owes_erasure(subject)):
+            agents.append(subject.agent)
+    return agents
+
+
+def _purge(subject: Subject, now: datetime) -> Steps[int]:
+    yield from subject.refresh()
+    return (yield from settle(subject, now))

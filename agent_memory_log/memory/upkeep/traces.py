@@ -11,17 +11,13 @@ import msgspec
 
 from agent_memory_log.errors import CursorOutOfRange, RunExpired
 from agent_memory_log.events.event import Event
-from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction
-from agent_memory_log.memory.records.messages import INJECTED_CONTEXT, type_of
+from agent_memory_log.memory.records.messages import INJECTED_CONTEXT, RunEvent, names_any, type_of
 from agent_memory_log.memory.records.record import Evidence, RunId
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
 from agent_memory_log.memory.upkeep.mentions import Values
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import Steps, each, load, work
-
-RunEvent = tuple[str, str, int]
-"""An event of the log: agent, run and seq."""
 
 
 class TraceQuery(msgspec.Struct, frozen=True):
@@ -76,7 +72,7 @@ def find_traces(query: TraceQuery) -> Steps[Traces]:
         run_event
         for traces in by_run
         for run_event, event in traces.injected.items()
-        if _names(event, query.records, messages)
+        if names_any(event, query.records, messages.__contains__)
     }
     return Traces(messages | injected, frozenset[RunEvent]().union(*(traces.holding for traces in by_run)))
 
@@ -127,17 +123,3 @@ def _exchanges(log: Sequence[Event]) -> list[list[Event]]:
         is_answered = is_answered or kind == _ANSWER
         exchanges[-1].append(event)
     return exchanges
-
-
-def _names(event: Event, records: frozenset[str], messages: frozenset[RunEvent]) -> bool:
-    """Return whether the data of an event names one of the records or messages. The data may have any shape."""
-    data = event.data.to_map()
-    record_ids, message_ids = data.get("records"), data.get("messages")
-    return (isinstance(record_ids, list) and any(isinstance(id_, str) and id_ in records for id_ in record_ids)) or (
-        isinstance(message_ids, list) and any(isinstance(id_, dict) and _is_in(id_, messages) for id_ in message_ids)
-    )
-
-
-def _is_in(message_id: Mapping[str, JsonValue], messages: frozenset[RunEvent]) -> bool:
-    agent, run, seq = (message_id.get(part) for part in ("agent", "run", "seq"))
-    return isinstance(agent, str) and isinstance(run, str) and isinstance(seq, int) and (agent, run, seq) in messages

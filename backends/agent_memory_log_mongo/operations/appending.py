@@ -92,6 +92,7 @@ class _Appending:
         self._request = request
         self._run = run
         self._new: Sequence[Prepared] = request.batch if len(request.batch) == 1 else new_in_batch(request.batch, {})
+        self._has_markers = any(type(event.data) is Redaction for event in request.batch)
         self._remembered_head: Head | None = None
         self._refused_behind: Head | None = None
         # The key is the commit's id, by which a later read recognizes a commit whose reply was lost.
@@ -122,6 +123,7 @@ class _Appending:
             or head == self._refused_behind
             or not self._is_expected(head)
             or request.first_seq is not None
+            or self._has_markers  # the journal must not name a marker twice
         ):
             done = await self._look_up(head)
             if done is not None:
@@ -160,14 +162,11 @@ class _Appending:
             raise InvalidArgument(
                 f"{run.name} would be at version {behind.version + len(new):,}; the limit is {LAST_SEQ:,}"
             )
-        if any(type(event.data) is Redaction for event in new):
+        if self._has_markers:
             try:
-                await self._check_markers(head, new, behind.version)
+                await self._note_markers(head, new, behind.version)
             except TryAgain:
                 return None  # the remembered head is outdated; another attempt with it would fail again
-            for event in new:
-                if isinstance(event.data, Redaction):
-                    await note_erasure(call, run, seqs=event.data.seqs)
         commit_id = ObjectId()
         document = commit_document(run, commit_id, head.next_place, behind, new, meta if creating else None)
         encoded = encode_commit(document, f"the append of {len(new)} events", "append it in parts")
@@ -213,10 +212,13 @@ class _Appending:
                 self._stored.update({event.event_id: event for event in events if event.event_id in ids})
         return None
 
-    async def _check_markers(self, head: Head, new: Sequence[Prepared], start: int) -> None:
+    async def _note_markers(self, head: Head, new: Sequence[Prepared], start: int) -> None:
         seqs = [seq for event in new if isinstance(event.data, Redaction) for seq in event.data.seqs]
         events = await events_at(self._call, self._run, head, seqs)
         check_markers(new, start, {seq: event for seq, (event, _) in events.items()}.get)
+        for event in new:
+            if isinstance(event.data, Redaction):
+                await note_erasure(self._call, self._run, seqs=event.data.seqs)
 
 
 def _check_meta_size(run: Run, meta: Mapping[str, JsonValue]) -> None:

@@ -1,0 +1,94 @@
+"""Tells which evidence was erased, by the store's erasure journal, and which records have lost their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunExpired
+from agent_memory_log.events.reserved import is_reserved
+from agent_memory_log.memory.records.record import MERGES, Evidence, RunId
+from agent_memory_log.memory.stream.state import Live
+from agent_memory_log.steps import Steps, erasures, load
+from agent_memory_log.store import Erasure
+
+
+class ErasedPlaces:
+    """The places that the journal names, by run."""
+
+    def __init__(self, entries: Iterable[Erasure]) -> None:
+        self.up_to: dict[RunId, int] = {}
+        self.seqs: dict[RunId, set[int]] = {}
+        for entry in entries:
+            run_id = (entry.agent, entry.run)
+            self.up_to[run_id] = max(entry.up_to, self.up_to.get(run_id, 0))
+            self.seqs.setdefault(run_id, set()).update(entry.seqs)
+
+    def has(self, run_id: RunId, seq: int) -> bool:
+        """Return whether the event at ``seq`` was redacted, or deleted with its run."""
+        return seq in self.seqs.get(run_id, ()) or seq <= self.up_to.get(run_id, 0)
+
+
+def erased_evidence(evidence: Iterable[Evidence]) -> Steps[frozenset[Evidence]]:
+    """Return the evidence whose events were redacted, or deleted with their runs. Expired events are not erased.
+
+    An imported record may cite its event in another memory. That event is a copy of a statement, not its evidence.
+    """
+    by_run: dict[RunId, set[Evidence]] = {}
+    for item in evidence:
+        if is_reserved(item.agent):
+            continue
+        by_run.setdefault(item.run_id, set()).add(item)
+    if not by_run:
+        return frozenset()
+    places = ErasedPlaces((yield from erasures(tuple(by_run))).entries)
+    erased: set[Evidence] = set()
+    for run_id in places.up_to:
+        for item in by_run[run_id]:
+            if (yield from _is_erased(item, places)):
+                erased.add(item)
+    return frozenset(erased)
+
+
+def _is_erased(item: Evidence, places: ErasedPlaces) -> Steps[bool]:
+    """Return whether the event was erased. A copy may have renumbered it, so its id decides where it is."""
+    if item.event_id:
+        try:
+            at_seq = yield from load(*item.run_id, item.seq - 1, limit=1)
+            is_there = bool(at_seq.log) and (at_seq.log[0].seq, at_seq.log[0].event_id) == (item.seq, item.event_id)
+        except CursorOutOfRange:
+            is_there = False
+        except (RunExpired, DecodeError):
+            is_there = True
+        if not is_there:
+            return (yield from _is_renumbered_and_erased(item, places))
+    return places.has(item.run_id, item.seq)
+
+
+def _is_renumbered_and_erased(item: Evidence, places: ErasedPlaces) -> Steps[bool]:
+    whole = yield from load(*item.run_id)
+    seq = next((event.seq for event in whole.log if event.event_id == item.event_id), None)
+    if seq is not None:
+        return places.has(item.run_id, seq)
+    # The seq is from another store if the run never reached it. Then only a deletion can explain the missing event.
+    is_foreign = item.seq > whole.version and places.up_to[item.run_id] > 0
+    return is_foreign or places.has(item.run_id, item.seq)
+
+
+def unsupported(lives: Iterable[Live]) -> Steps[frozenset[str]]:
+    """Return the ids of the records that have lost all their evidence, or were merged from such a record.
+
+    ``lives`` are in the order of creation. To judge merged records, they must include the closed records.
+    """
+    lives = list(lives)
+    erased = yield from erased_evidence(item for live in lives for item in live.memory.evidence)
+    gone: set[str] = set()
+    for live in lives if erased else ():
+        evidence = live.memory.evidence
+        if (evidence and not live.stated and erased.issuperset(evidence)) or not gone.isdisjoint(parts_of(live)):
+            gone.add(live.id)
+    return frozenset(gone)
+
+
+def parts_of(live: Live) -> frozenset[str]:
+    """Return the ids of the records that a record was merged from."""
+    return frozenset(link.target for link in live.memory.links if link.type == MERGES)

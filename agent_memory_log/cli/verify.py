@@ -18,7 +18,7 @@ from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.upkeep.maintaining import owing_streams
 from agent_memory_log.steps import run_async
 from agent_memory_log.store import Store
-from agent_memory_log.transfer.verifying import Remark, Severity, Verdict
+from agent_memory_log.transfer.verifying import Check, Finding, Remark, Severity, Verdict
 from agent_memory_log.transfer.verifying import verify as verify_store
 from agent_memory_log.wording import counted
 
@@ -75,11 +75,14 @@ async def _verify(store: Store, name: str | None) -> Verdict:
 
 
 async def _with_memory(store: Store, verdict: Verdict) -> Verdict:
-    """Add a warning for each memory that still holds what has lost its evidence. Damage may prevent the search."""
+    """Add a warning for each memory that still holds memories without evidence. Damage may prevent the search."""
     with suppress(StoreCorrupt, DecodeError):
         streams = await run_async(owing_streams(), store)
-        warnings = [Remark(Severity.WARNING, "lost_evidence", agent, STREAM_RUN, None, _OWING) for agent in streams]
-        return msgspec.structs.replace(verdict, findings=(*verdict.findings, *warnings))
+        warnings = [
+            Finding(Severity.WARNING, agent, STREAM_RUN, 0, _OWING, check=Check.LOST_EVIDENCE) for agent in streams
+        ]
+        count = verdict.warnings + len(warnings)
+        return msgspec.structs.replace(verdict, findings=[*verdict.findings, *warnings], warnings=count)
     return verdict
 
 

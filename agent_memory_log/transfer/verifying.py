@@ -47,6 +47,7 @@ class Check(enum.StrEnum):
     OPEN_CALL = "open_call"
     DAMAGE = "damage"
     UNCHECKED = "unchecked"
+    LOST_EVIDENCE = "lost_evidence"
 
 
 _ALSO_FOUND_BY_STORE = {Check.GAP, Check.UNDECODABLE, Check.DAMAGE}

@@ -276,7 +276,7 @@ class Reader:
 
 @lru_cache(8)
 def _erasures_of(count: int) -> str:
-    wanted = f"WITH wanted (agent, run) AS (VALUES {', '.join(['(?, ?)'] * count)}) "
+    requested_runs = f"WITH wanted (agent, run) AS (VALUES {', '.join(['(?, ?)'] * count)}) "
     # CROSS JOIN makes SQLite begin with the runs, so the query costs only what the journal has about them.
     joined = "wanted CROSS JOIN runs ON runs.agent = wanted.agent AND runs.run = wanted.run CROSS"
-    return wanted + _ERASURES.format(joined)
+    return requested_runs + _ERASURES.format(joined)

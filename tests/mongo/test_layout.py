@@ -230,7 +230,7 @@ def test_commit_and_run_documents_have_exactly_these_fields(
     }
     assert own["order"].startswith(f"{created:019d}-")
     assert len(own["_id"]) == 16
-    assert database["amlog_info"].find_one() == {"_id": "schema", "version": 2}
+    assert database["amlog_info"].find_one() == {"_id": "schema", "version": 3}
 
 
 def test_deletion_leaves_only_ids_and_seqs(store: SyncStore, database: Database[Document], uri: str, run: str) -> None:

@@ -85,7 +85,7 @@ def test_eight_processes_open_a_new_database_at_once(mongo_uri: str, database: D
         finish(process)
     assert _indexes(database) == _expected_indexes()
     assert list(database["amlog_info"].find()) == [{"_id": "schema", "version": SCHEMA_VERSION}]
-    assert sorted(database.list_collection_names()) == ["amlog_commits", "amlog_info", "amlog_runs"]
+    assert sorted(database.list_collection_names()) == ["amlog_commits", "amlog_erasures", "amlog_info", "amlog_runs"]
     with _open(mongo_uri) as store:
         assert store.load_run("agent", "run").version == 8
 
@@ -520,7 +520,7 @@ async def test_settings_apply_to_every_client_type(mongo_uri: str, mongo_databas
             assert sync_store.load_run("agent", "run").version == 2
         assert sync_client["admin"].command("ping")["ok"] == 1, "it stays open"
         names = sorted(sync_client[mongo_database].list_collection_names())
-    assert names == ["own_commits", "own_info", "own_runs"]
+    assert names == ["own_commits", "own_erasures", "own_info", "own_runs"]
 
 
 async def test_closed_client_is_named_in_the_error(mongo_uri: str, mongo_database: str) -> None:

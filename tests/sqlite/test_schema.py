@@ -63,6 +63,19 @@ def test_an_upgrade_never_expires_a_run(tmp_path: Path) -> None:
             assert store.append_events(info.agent, info.run, *log).inserted == 0
 
 
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_an_older_file_gets_a_journal_of_its_erasures(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "runs.db"
+    shutil.copy(GOLDEN / f"schema-{version}.db", path)
+    with open_sync_store(f"sqlite:///{path}") as store:
+        entries = {(entry.run, entry.seqs, entry.up_to) for entry in store.erasures().entries}
+        redaction = store.load_run("support", "run-1").log[-1]
+        deleted = store.load_run("support", "run-2").first_seq - 1
+        assert entries == {("run-1", (7,), 0), ("run-2", (), deleted)}
+        assert redaction.type == "redaction"
+        assert list(store.check()) == [flaw for flaw in store.check() if not flaw.is_damage]
+
+
 def test_an_older_release_with_the_file_open_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     shutil.copy(GOLDEN / "schema-2.db", path)

@@ -65,28 +65,32 @@ def _is_erased(item: Evidence, places: ErasedPlaces) -> Steps[bool]:
 
 
 def _is_renumbered_and_erased(item: Evidence, places: ErasedPlaces) -> Steps[bool]:
-    whole = yield from load(*item.run_id)
-    seq = next((event.seq for event in whole.log if event.event_id == item.event_id), None)
+    snapshot = yield from load(*item.run_id)
+    seq = next((event.seq for event in snapshot.log if event.event_id == item.event_id), None)
     if seq is not None:
         return places.has(item.run_id, seq)
     # The seq is from another store if the run never reached it. Then only a deletion can explain the missing event.
-    is_foreign = item.seq > whole.version and places.up_to[item.run_id] > 0
+    is_foreign = item.seq > snapshot.version and places.up_to[item.run_id] > 0
     return is_foreign or places.has(item.run_id, item.seq)
 
 
 def unsupported(lives: Iterable[Live]) -> Steps[frozenset[str]]:
-    """Return the ids of the records that have lost all their evidence, or were merged from such a record.
+    """Return the ids of the records that have lost all their evidence. A merged record falls with any of its parts.
 
-    ``lives`` are in the order of creation. To judge merged records, they must include the closed records.
+    Its parts are the record that it was merged from, and the statement with the rest of its evidence. ``lives`` are in
+    the order of creation. To judge merged records, they must include the closed records.
     """
-    lives = list(lives)
-    erased = yield from erased_evidence(item for live in lives for item in live.memory.evidence)
-    gone: set[str] = set()
-    for live in lives if erased else ():
-        evidence = live.memory.evidence
-        if (evidence and not live.stated and erased.issuperset(evidence)) or not gone.isdisjoint(parts_of(live)):
-            gone.add(live.id)
-    return frozenset(gone)
+    by_id = {live.id: live for live in lives}
+    erased = yield from erased_evidence(item for live in by_id.values() for item in live.memory.evidence)
+    fallen: set[str] = set()
+    for live in by_id.values() if erased else ():
+        parts = parts_of(live)
+        of_parts = {item for part in parts if part in by_id for item in by_id[part].memory.evidence}
+        own = [item for item in live.memory.evidence if item not in of_parts]
+        is_lost = (own and erased.issuperset(own)) or not fallen.isdisjoint(parts)
+        if is_lost and not live.stated:
+            fallen.add(live.id)
+    return frozenset(fallen)
 
 
 def parts_of(live: Live) -> frozenset[str]:

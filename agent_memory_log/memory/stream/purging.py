@@ -38,7 +38,7 @@ def owes_erasure(subject: Subject) -> Steps[bool]:
 
 
 def _purge(subject: Subject, now: datetime) -> Steps[bool]:
-    """Append a tombstone for memories without evidence. Returns False if there are none."""
+    """Append a tombstone for memories without evidence. Returns False if there is no such memory."""
     for attempt in range(1, _ATTEMPTS + 1):
         subject.may_owe_erasure = False  # before the read, so that an erasure during it counts again
         try:
@@ -62,12 +62,12 @@ def _purge(subject: Subject, now: datetime) -> Steps[bool]:
 def _tombstone(stream: Snapshot) -> Steps[MemoryTombstone | None]:
     ledger = Ledger(stream)
     pairs = list(ledger.lives())
-    gone = yield from unsupported(live for live, _ in pairs)
-    lives = [live for live, _ in pairs if live.id in gone]
+    fallen = yield from unsupported(live for live, _ in pairs)
+    lives = [live for live, _ in pairs if live.id in fallen]
     cited = {item for _, note in ledger.blocked for item in note.evidence}
     erased = yield from erased_evidence(cited)
     notes = [event.seq for event, note in ledger.blocked if note.evidence and erased.issuperset(note.evidence)]
-    copies = yield from _copies(tuple(ledger.state.linked), gone)
+    copies = yield from _copies(tuple(ledger.state.linked), fallen)
     if not (lives or notes or copies):
         return None
     seqs = {*(seq for live in lives for seq in (live.seq, *live.changed)), *notes}

@@ -41,7 +41,7 @@ class Subject:
         self.id = subject
         self.agent = stream_of(subject)
         self.may_owe_erasure = False
-        """Whether a memory of this subject may have lost its evidence and still be stored."""
+        """True if the stream may still hold a memory that has lost its evidence."""
         self._state: State | None = None
         self._journal: int | None = None
         self._lock = threading.RLock()
@@ -109,14 +109,14 @@ class Subject:
         )
         if any(map(parts_of, lives)):  # the parts of a merged record are closed, so only the stream has them
             stream = yield from self.load_all()
-            gone = yield from unsupported(live for live, _ in Ledger(stream).lives())
+            fallen = yield from unsupported(live for live, _ in Ledger(stream).lives())
         else:
-            gone = yield from unsupported(lives)
+            fallen = yield from unsupported(lives)
         with self._lock:
             state = self._state
-            if state is not None and not gone.isdisjoint(state.records):
+            if state is not None and not fallen.isdisjoint(state.records):
                 same = {live.id for live in lives if self._has_evidence(state, live)}
-                self._state = state.without(gone & same)
+                self._state = state.without(fallen & same)
 
     @staticmethod
     def _has_evidence(state: State, seen: Live) -> bool:

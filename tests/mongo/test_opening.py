@@ -24,7 +24,7 @@ from agent_memory_log_mongo import (
     SyncMongoStore,
     WeakerPromises,
 )
-from agent_memory_log_mongo.operations.preparing import COMMIT_INDEXES, RUN_INDEXES
+from agent_memory_log_mongo.operations.preparing import COMMIT_INDEXES, ERASURE_INDEXES, RUN_INDEXES
 from tests.mongo.ports import HOST, port_of
 from tests.mongo.server import MongoServer, with_database
 from tests.processes import finish, start
@@ -56,7 +56,7 @@ def _with_options(uri: str, **options: str | int) -> str:
 def _indexes(database: Database[Document], prefix: str = "amlog_") -> dict[str, list[Document]]:
     """Return the definitions of the indexes of each collection, sorted by name."""
     indexes_by_collection: dict[str, list[Document]] = {}
-    for name in ("commits", "runs"):
+    for name in ("commits", "erasures", "runs"):
         listed = [dict(index) for index in database[f"{prefix}{name}"].list_indexes()]
         definitions = [{key: index[key] for key in index if key not in ("v", "ns")} for index in listed]
         indexes_by_collection[name] = sorted(definitions, key=lambda index: str(index["name"]))
@@ -65,7 +65,11 @@ def _indexes(database: Database[Document], prefix: str = "amlog_") -> dict[str, 
 
 def _expected_indexes() -> dict[str, list[Document]]:
     id_index = {"name": "_id_", "key": {"_id": 1}}
-    all_indexes = {"commits": [id_index, *COMMIT_INDEXES], "runs": [id_index, *RUN_INDEXES]}
+    all_indexes = {
+        "commits": [id_index, *COMMIT_INDEXES],
+        "erasures": [id_index, *ERASURE_INDEXES],
+        "runs": [id_index, *RUN_INDEXES],
+    }
     return {name: sorted(indexes, key=lambda index: str(index["name"])) for name, indexes in all_indexes.items()}
 
 
@@ -227,7 +231,7 @@ async def test_prefixes_separate_stores_in_one_database(mongo_uri: str, database
         first.delete_run("agent", "run")
         assert second.load_run("agent", "run").version == third.load_run("agent", "run").version == 1
         assert len(second.load_run("agent", "run").log) == 1
-    names = ("commits", "info", "runs")
+    names = ("commits", "erasures", "info", "runs")
     expected = sorted(f"{prefix}{name}" for prefix in ("one-", "", "amlog_") for name in names)
     assert sorted(database.list_collection_names()) == expected
     for prefix in ("one-", "", "amlog_"):

@@ -56,7 +56,7 @@ def say(memory: SyncMemory, run: str, text: str) -> int:
 
 
 def memory_of(store: SyncStore) -> tuple[SyncMemory, str]:
-    """Return the memory of somebody new, and the name of a run of theirs."""
+    """Return the memory of a new person, and the name of a run of theirs."""
     me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody(user="42"))
     return me, f"run of {me.principal.tenant}"
 
@@ -225,14 +225,14 @@ def test_a_merged_value_falls_with_any_part(open_memory_store: OpenStore, erase:
 def test_an_erasure_while_it_is_learnt_blocks_the_memory(open_memory_store: OpenStore, erase: Erase) -> None:
     store = open_memory_store()
     me, run = memory_of(store)
-    said = SaidPreferences()
+    extractor = SaidPreferences()
 
     class ErasesMeanwhile:
         name = "said"
 
         def extract(self, new: RunSlice, /) -> Extraction:
             erase(store, run, 1)
-            return said.extract(new)
+            return extractor.extract(new)
 
     store.append_events(AGENT, run, new_event(UserMessage(f"name={SECRET}")))
     report = me.derive(AGENT, run, extractor=ErasesMeanwhile())
@@ -280,7 +280,7 @@ def test_erased_evidence_cannot_be_written_or_imported_again(open_memory_store: 
     assert SECRET not in stream_text(store, other)
 
 
-def test_a_copy_of_a_memory_stands_in_a_store_that_never_held_its_runs(open_memory_store: OpenStore) -> None:
+def test_a_copy_of_a_memory_is_kept_by_a_store_that_never_held_its_runs(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me, run = memory_of(store)
     seq = say(me, run, "name=Kim")
@@ -394,7 +394,7 @@ def test_a_process_that_dies_while_it_purges_leaves_the_rest_to_the_next(
     assert SECRET not in stream_text(store, me)
 
 
-def test_nothing_of_it_is_left_in_the_file_after_compact(tmp_path: Path) -> None:
+def test_the_file_holds_no_byte_of_it_after_compact(tmp_path: Path) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'memory.db'}") as store:
         me, run = memory_of(store)
         seq = say(me, run, f"name={SECRET}; tone=dry")

@@ -43,7 +43,7 @@ def _count_lines(work: Callable[[], object], interrupted: int = 0) -> int:
         if not name.startswith(_BACKEND):
             return None
         # A trace function also runs between the end of a block and the release of its lock, and at the line of a
-        # ``try``, which CPython 3.11 leaves out of the block around it. A signal handler does not.
+        # ``try``. CPython 3.11 leaves that line out of the block around it. A signal handler runs at neither.
         if event == "line" and not getline(name, frame.f_lineno).lstrip().startswith(("with ", "try:")):
             count += 1
             if count == interrupted:

@@ -358,7 +358,8 @@ class Memory:
 
         The text has three parts. First come facts and preferences, the most important first. Next come up to five
         episodes with two or more stars, and five messages, if they match the query. Last come the three latest
-        episodes. Text that does not fit is left out. If nothing is left, the text is ``""``.
+        episodes. More matching messages fill the remaining tokens. A long message is shortened to the sentences
+        that match. Text that does not fit is left out. If nothing is left, the text is ``""``.
 
         The same memory and query give the same text, so prompt caches work. Stored text is quoted and cannot close
         its quotation. Log the text as an ``injected_context``, with the ids in the result.

@@ -9,7 +9,7 @@ import msgspec
 
 from agent_memory_log.recall.dates import dates_in
 from agent_memory_log.recall.languages import COMPOUNDING, language_of, stems
-from agent_memory_log.recall.questions import Question, asks_for_time, is_question
+from agent_memory_log.recall.questions import Question, asks_for_time, is_question, role_asked_about
 from agent_memory_log.recall.words import fold, words
 
 
@@ -63,4 +63,10 @@ def ask(query: str, at: datetime | None, languages: Iterable[str]) -> Question:
         if tables[0][word]:
             word_terms[word] = tuple(dict.fromkeys(term for table in tables if (term := table[word])))
     word_terms |= {term: (term,) for term in dates.lookup_terms}
-    return Question(tuple(word_terms.items()), dates.spans, asks_for_time(folded, text_words), own in COMPOUNDING)
+    return Question(
+        tuple(word_terms.items()),
+        dates.spans,
+        asks_for_time(folded, text_words),
+        own in COMPOUNDING,
+        role_asked_about(text_words),
+    )

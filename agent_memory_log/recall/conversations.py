@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from agent_memory_log.recall.analysis import Analysis
-from agent_memory_log.recall.columns import Column, Floats, Numbers
+from agent_memory_log.recall.columns import Column, Flags, Floats, Numbers
 from agent_memory_log.recall.documents import Document
-from agent_memory_log.recall.questions import Question
+from agent_memory_log.recall.questions import ASSISTANT, USER, Question
 from agent_memory_log.recall.words import fold, words
 
 BESIDE: Final = 0.25
@@ -49,6 +49,9 @@ A talk's score is the sum of its best scores for each word of the question.
 SPEAKER: Final = 0.6
 """The gain of a turn if the question names its speaker, as a share of its score."""
 
+ROLE: Final = 0.25
+"""The gain of a turn of the user or the assistant if the question asks about that role, as a share of its score."""
+
 NAME: Final = 0.2
 """The weight of a speaker's name as a word of the question. Speakers seldom say their own name."""
 
@@ -72,6 +75,10 @@ A run may hold months of talks.
 
 _NONE: Final = -1
 """The number that is stored in place of a document number if a turn has no neighbour."""
+
+_NO_ROLE: Final = 0
+_ROLES: Final = {USER: 1, ASSISTANT: 2}
+"""The numbers of the roles. Turns of people who are named otherwise have no role."""
 
 _NO_TALK: Final = 0
 """The talk number of turns without a session."""
@@ -137,6 +144,7 @@ class Conversations:
         self._speakers: dict[str, int] = {}
         self._spoken: list[int] = []
         self._names: dict[str, list[int]] = {}
+        self._role = Column(np.int8)
 
     def append(self, turn: Turn) -> None:
         """Add the turn of the next document number."""
@@ -147,6 +155,7 @@ class Conversations:
         self._time.append(turn.time)
         self._fade.append(turn.fade)
         self._speaker.append(self._speaker_number(turn.speaker))
+        self._role.append(_ROLES.get(turn.speaker, _NO_ROLE))
         self._before.append(_NONE)
         self._after.append(_NONE)
         session = self._sessions.setdefault(turn.session, len(self._turns))
@@ -238,6 +247,11 @@ class Conversations:
         return remaining
 
     @property
+    def has_role(self) -> Flags:
+        """Whether each document is a turn of a user or an assistant, by document number."""
+        return self._role.values != _NO_ROLE
+
+    @property
     def times(self) -> Floats:
         """The time of each document in seconds since 1970, by document number. NaN means unknown."""
         return self._time.values
@@ -276,7 +290,7 @@ class Conversations:
             scores: The score of each document by words and vectors. It is 0 for removed documents.
             shared: The score of each talk, from the method ``shared``.
         """
-        asks = self._question.values
+        asks = self._question.values & (self._role.values != _ROLES[USER])  # a user states facts in requests
         near = self._near(scores)
         together = SESSION * shared[self._talk.values]
         total = scores + near + together
@@ -286,6 +300,8 @@ class Conversations:
             in_question = np.zeros(len(self._speakers), np.bool_)
             in_question[speakers] = True
             lifts["speaker"] = SPEAKER * total * in_question[self._speaker.values]
+        if question.role:
+            lifts["role"] = ROLE * total * (self._role.values == _ROLES[question.role])
         if question.asks_for_time or question.spans:
             lifts["time"] = WHEN * total * self._timed.values if question.asks_for_time else np.zeros(len(scores))
             for start, end in question.spans:
@@ -306,7 +322,8 @@ class Conversations:
                 turns, lent = turns[exists], lent[exists]
                 near[turns] += lent
                 lent = lent * fade[turns]
-        asking = lending[self._question.values[lending] & (self._after.values[lending] != _NONE)]
+        asks = self._question.values & (self._role.values != _ROLES[USER])  # an assistant's answer repeats the request
+        asking = lending[asks[lending] & (self._after.values[lending] != _NONE)]
         near[self._after.values[asking]] += ANSWER * scores[asking]
         return near
 

@@ -237,7 +237,7 @@ class RecallIndex:
     ) -> Mapping[str, Floats]:
         question = ask(query, now, [language for language, texts in self._texts_in.items() if texts])
         alive = self._alive.values
-        matches = self._lexical.matches(question, self._conversations.weights(question))
+        matches = self._lexical.matches(question, self._conversations.weights(question), self._conversations.has_role)
         words = np.zeros(len(alive))
         for documents, scores in chain.from_iterable(matches):
             if question.compounds:

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from agent_memory_log.recall.columns import Floats, Numbers
+from agent_memory_log.recall.columns import Flags, Floats, Numbers
 from agent_memory_log.recall.dates import DATED
 from agent_memory_log.recall.questions import Question
 
@@ -24,6 +24,9 @@ SATURATION: Final = 1.0
 
 LENGTH: Final = 0.4
 """BM25's b. Higher values reduce the scores of long texts more. It is below the usual 0.75: long turns say more."""
+
+LENGTH_OF_ROLES: Final = 0.9
+"""BM25's b for turns of a user and an assistant. The long answers of an assistant repeat what others said."""
 
 COMPOUND: Final = 0.7
 """The weight of a match between a compound and the word that it begins with."""
@@ -108,16 +111,18 @@ class LexicalIndex:
             remaining._append((terms[posting >> 8], posting & MOST_COUNTED) for posting in packed)
         return remaining
 
-    def matches(self, question: Question, weights: Mapping[str, float]) -> list[Matches]:
+    def matches(self, question: Question, weights: Mapping[str, float], has_role: Flags) -> list[Matches]:
         """Return the matches of each word of the question. They may include removed documents.
 
         The scores of a document add up to its share of the question, from 0 to about 1. A word that no document holds
-        also counts, so it lowers all scores. ``weights`` has the words whose weight is not 1.
+        also counts, so it lowers all scores. ``weights`` has the words whose weight is not 1. ``has_role`` has the
+        documents that are turns of a user or an assistant.
         """
         matches: list[Matches] = []
         total_rarity = 0.0
         lengths = np.frombuffer(self._lengths, np.uint32) if self._lengths else np.zeros(0, np.uint32)
-        spread = SATURATION * LENGTH * self._documents / max(self._length, 1)
+        shares = np.where(has_role, LENGTH_OF_ROLES, LENGTH)
+        spread = self._documents / max(self._length, 1)
         for word, terms in question.words:
             holding = sum(self._holder_counts[number] for number in self._term_numbers(terms))
             rarity = math.log1p((max(self._documents - holding, 0) + 0.5) / (holding + 0.5)) * weights.get(word, 1.0)
@@ -128,7 +133,8 @@ class LexicalIndex:
             word_matches: list[tuple[Numbers, Floats]] = []
             for numbers, weight in lookups:
                 documents, counts = self._postings(numbers)
-                normal = SATURATION * (1 - LENGTH) + spread * lengths[documents]
+                share = shares[documents]
+                normal = SATURATION * (1 - share + share * spread * lengths[documents])
                 word_matches.append((documents, weight * counts / (counts + normal)))
             matches.append(word_matches)
         if not total_rarity:

@@ -10,6 +10,10 @@ import msgspec
 
 from agent_memory_log.tables import read_table
 
+USER: Final = "user"
+ASSISTANT: Final = "assistant"
+"""The names of the speakers in a conversation between a user and an assistant."""
+
 
 class Question(msgspec.Struct, frozen=True):
     """A query in the form in which the index looks it up.
@@ -20,12 +24,15 @@ class Question(msgspec.Struct, frozen=True):
         spans: The times that the query names, as start and end in seconds since 1970. The end is exclusive.
         asks_for_time: True if the query asks for a time.
         compounds: True if the query's language writes compounds as one word.
+        role: ``user`` if the query asks about the user ("what did I tell you?"), ``assistant`` if it asks about the
+            assistant ("what did you suggest?"), or ``""``.
     """
 
     words: tuple[tuple[str, tuple[str, ...]], ...]
     spans: tuple[tuple[float, float], ...]
     asks_for_time: bool
     compounds: bool
+    role: str = ""
 
 
 _LAST_CHARACTERS: Final = re.compile(r"？|؟|か[。\s]*$|[吗嗎呢][。\s]*$")  # noqa: RUF001  # question marks and endings of other scripts
@@ -35,6 +42,10 @@ _FIRST_WORDS: Final = frozenset(_TABLE["first_words"].split())
 _WHEN: Final = frozenset(_TABLE["when"].split())
 _AND: Final = frozenset(_TABLE["and"].split())
 _TIMES_ASKED: Final = re.compile("|".join(_TABLE["times_asked"]))
+
+_FIRST_PERSON: Final = frozenset(_TABLE["first_person"].split())
+_SECOND_PERSON: Final = frozenset(_TABLE["second_person"].split())
+_REQUESTS: Final = frozenset(_TABLE["requests"].split())
 
 _EARLY: Final = 3
 """The number of first words of a question in which "when" asks for a time, as in "until when was it?"."""
@@ -54,3 +65,13 @@ def asks_for_time(folded: str, text_words: Sequence[str]) -> bool:
     # Later in a question, "when" is a conjunction, as in "who spoke when the boat came?".
     first = any(word in _WHEN and (at < _EARLY or text_words[at - 1] in _AND) for at, word in enumerate(text_words))
     return first or bool(_TIMES_ASKED.search(folded))
+
+
+def role_asked_about(text_words: Sequence[str]) -> str:
+    """Return the role that a question asks about: the person of its first pronoun, without "can you" and the like."""
+    for at, word in enumerate(text_words):
+        if word in _FIRST_PERSON:
+            return USER
+        if word in _SECOND_PERSON and not (at and text_words[at - 1] in _REQUESTS):
+            return ASSISTANT
+    return ""

@@ -118,7 +118,7 @@ def test_context_limits_the_number_of_records_and_messages() -> None:
     assert '"sea 11"' in context.text
     assert '"zebra 3"' not in context.text.partition("What was said:")[0]
     assert len(context.records) == len(set(context.records)) == 8
-    assert len(context.messages) == 5
+    assert len(context.messages) == 12
 
 
 def test_run_linked_to_several_scopes_appears_once() -> None:
@@ -127,8 +127,8 @@ def test_run_linked_to_several_scopes_appears_once() -> None:
         append_messages(store, me, *(f"zebra {number}" for number in range(6)))
         me.link_run("agent", "run", scope="workspace")
         context = me.context("zebra", max_tokens=ENOUGH)
-        assert len(context.messages) == len(set(context.messages)) == 5
-        assert sum("zebra" in line for line in context.text.splitlines()) == 5
+        assert len(context.messages) == len(set(context.messages)) == 6
+        assert sum("zebra" in line for line in context.text.splitlines()) == 6
 
 
 @pytest.mark.parametrize("budget", [0, -1, -(10**30), True, False, 1.0, float("nan"), None, "100"])

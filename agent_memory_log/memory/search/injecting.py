@@ -22,6 +22,7 @@ from agent_memory_log.memory.records.kinds import Episode, Fact, Preference
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Evidence, Record
 from agent_memory_log.memory.records.reports import Hits, MemoryContext
+from agent_memory_log.memory.search.excerpts import excerpt
 from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.search.searching import search_each
 from agent_memory_log.memory.stream.context import Context
@@ -32,9 +33,12 @@ from agent_memory_log.steps import Steps, work
 RELEVANT_EPISODES = 5
 LEAST_STARS = 2
 RELEVANT_MESSAGES = 5
+MOST_MESSAGES = 50
+"""The most messages. Those after the first five only fill the tokens that nothing else needs."""
+
 RECENT_EPISODES = 3
 LONGEST_TEXT = 500
-"""The most characters of one text. Longer texts are cut."""
+"""The most characters of one text. Longer texts are cut, and longer messages shortened to the sentences that match."""
 
 _HEAD = (
     "<memory>\n"
@@ -77,13 +81,14 @@ _invisible = re.compile(
 def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]:
     """Return the block of memory for a query, within ``max_tokens``.
 
-    The profile is added first, then relevant episodes, then relevant messages, then recent episodes. Raises
+    The profile is added first, then relevant episodes, then relevant messages, then recent
+    episodes, then more messages. Raises
     ``InvalidArgument`` if ``count_tokens`` returns anything but an integer from 0.
     """
     scopes, max_tokens = context.readable(call.scopes), call.max_tokens
     for_episodes = Search(call.query, RELEVANT_EPISODES, (Episode.kind,), min_importance=LEAST_STARS)
     # A run may be linked to several scopes. Its messages then match in each scope.
-    for_messages = Search(call.query, RELEVANT_MESSAGES * len(scopes), (MESSAGE,))
+    for_messages = Search(call.query, MOST_MESSAGES * len(scopes), (MESSAGE,))
     # The list keeps the subjects alive: the client may drop them from its cache while it uses many others.
     subjects = [context.subject(scope) for scope in scopes]
     episode_hits, message_hits = yield from search_each(context, [for_episodes, for_messages], scopes)
@@ -98,15 +103,18 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
     episodes = {record.id: record for record in records if record.kind == Episode.kind and not record.key}
     relevant = [episodes.pop(hit.id) for hit in episode_hits if hit.id in episodes]
     recent = sorted(episodes.values(), key=lambda record: (-_time(record).timestamp(), record.text, record.id))
+    messages = [_message_line(message, call.query) for message in _messages(subjects, message_hits)]
     groups = (
         [_profile_line(record) for record in profile],
         [_episode_line(record) for record in relevant],
-        [_message_line(message) for message in _messages(subjects, message_hits)],
+        messages[:RELEVANT_MESSAGES],
     )
     own_count = context.hooks.count_tokens
     counter = TokenCounter("count_tokens", own_count) if own_count else (yield from work(default_counter))
     recent_lines = [_episode_line(record) for record in recent[:RECENT_EPISODES]]
-    lines, tokens = yield from work(lambda: _fitting(groups, recent_lines, max_tokens, counter.count))
+    lines, tokens = yield from work(
+        lambda: _fitting(groups, [*recent_lines, *messages[RELEVANT_MESSAGES:]], max_tokens, counter.count)
+    )
     ordered = _ordered(lines)
     return MemoryContext(
         _rendered(lines),
@@ -131,7 +139,7 @@ def _messages(subjects: Sequence[Subject], hits: Hits) -> list[RunMessage]:
             for subject in subjects
         )
     ]
-    return remaining[:RELEVANT_MESSAGES]
+    return remaining[:MOST_MESSAGES]
 
 
 class _Budget:
@@ -165,18 +173,18 @@ class _Budget:
 
 
 def _fitting(
-    groups: Sequence[Sequence[_Line]], recent: Sequence[_Line], max_tokens: int, count: CountTokens
+    groups: Sequence[Sequence[_Line]], rest: Sequence[_Line], max_tokens: int, count: CountTokens
 ) -> tuple[list[_Line], int]:
     """Return the lines that fit, and the number of tokens of the whole block.
 
     Earlier groups have priority over later groups, and earlier lines over later lines of a group. Each group except
     the last may take about half of the remaining tokens, so that later groups get some too. The rest goes to the last
-    group, then to the postponed lines, then to the ``recent`` lines.
+    group, then to the postponed lines, then to the lines of ``rest``.
     """
     budget = _Budget(max_tokens, count)
     *first, last = groups
     postponed = [line for group in first for line in budget.take(group, budget.left // 2)]
-    for group in (last, postponed, recent):
+    for group in (last, postponed, rest):
         budget.take(group, budget.left)
     lines = budget.lines
     while lines:
@@ -230,8 +238,10 @@ def _episode_line(record: Record) -> _Line:
     return _Line(1, (time.timestamp(), record.text, record.id), f"- {_day(time)} {_quoted(record.text)}", record.id)
 
 
-def _message_line(message: RunMessage) -> _Line:
-    text = f"- {_day(message.time)} {_quoted(message.speaker)} said {_quoted(message.text)}"
+def _message_line(message: RunMessage, query: str) -> _Line:
+    text = (
+        f"- {_day(message.time)} {_quoted(message.speaker)} said {_quoted(excerpt(message.text, query, LONGEST_TEXT))}"
+    )
     sort_key = (message.time.timestamp(), message.agent, message.run, message.seq)
     return _Line(2, sort_key, text, "", message.evidence)
 

@@ -81,7 +81,7 @@ class SyncMemoryClient:
         execution: Decides which memories and scopes are allowed now. Default: all.
         redactor: Checks every candidate first. Default: refuse keys, tokens, card numbers and other secrets.
         extractor: The extractor for ``derive`` calls without an extractor.
-        max_keyed: The largest number of preferences and facts of one subject. None: no limit. Default: 100.
+        max_keyed: The largest number of preferences and facts of one subject. None: no limit. Default: 1000.
         clock: Returns the current time, timezone-aware. Records expire by it. Default: the machine's clock.
         embedder: Lets search find texts that share no word with a query. It embeds each text once, at the first search
             that needs it. The vectors are stored next to the memories. If it fails, search compares words only.
@@ -101,7 +101,7 @@ class SyncMemoryClient:
         execution: Execution | None = None,
         redactor: Redactor = stop_secrets,
         extractor: Extractor | None = None,
-        max_keyed: int | None = 100,
+        max_keyed: int | None = 1_000,
         clock: Clock = utc_now,
         embedder: Embedder | None = None,
         count_tokens: CountTokens | None = None,

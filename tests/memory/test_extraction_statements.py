@@ -65,7 +65,7 @@ STATEMENTS = [
     ("Llámame Lucía, por favor.", preference("preferred_name", "Lucía")),
     ("Me llamo Ana Pérez.", fact("name", "Ana Pérez")),
     ("Hola, vivo en Madrid.", fact("home", "Madrid")),
-    ("Je préfère les réponses courtes.", preference("preferred_courte", "les réponses courtes")),
+    ("Je préfère les réponses courtes.", preference("preferred_réponse", "les réponses courtes")),
     ("Réponds en français s'il te plaît.", preference("language", "french")),
     ("Appelez-moi Zoé.", preference("preferred_name", "Zoé")),
     ("J\u2019habite à Lyon.", fact("home", "Lyon")),
@@ -159,7 +159,7 @@ def test_several_statements_are_read_in_order() -> None:
     assert read("My name is Ada. I live in London, and I prefer tea to coffee; call me Countess. Is that fine?") == [
         fact("name", "Ada"),
         fact("home", "London"),
-        preference("preferred_tea", "tea to coffee"),
+        preference("preferred_coffee_or_tea", "tea to coffee"),
         preference("preferred_name", "Countess"),
     ]
     assert read("Always use tabs, never use spaces.") == [

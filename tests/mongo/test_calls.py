@@ -13,7 +13,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 
 from agent_memory_log.backend_kit import ChangeSignal
 from agent_memory_log.errors import CursorOutOfRange, StoreUnavailable
-from agent_memory_log_mongo import Settings, SyncMongoStore
+from agent_memory_log_mongo import SCHEMA_VERSION, Settings, SyncMongoStore
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.engine.database import OpenDatabase
 from agent_memory_log_mongo.engine.surface import Surface
@@ -156,11 +156,11 @@ def client(driver: Driver) -> Generator[Client]:
 
 
 async def test_synchronous_handle_works_on_an_event_loop_thread(client: Client, driver: Driver) -> None:
-    info_documents: list[Document] = [{"_id": "schema", "version": 2}]
+    info_documents: list[Document] = [{"_id": "schema", "version": SCHEMA_VERSION}]
     driver.answers = [
         {"ok": 1, "cursor": {"id": 0, "firstBatch": info_documents}},
         {"ok": 1, "cursor": {"id": 0, "firstBatch": []}},  # no collections, so opening creates the indexes
-        *[{"ok": 1, "n": 1}] * 3,
+        *[{"ok": 1, "n": 1}] * 4,
         {"ok": 1, "cursor": {"id": 0, "firstBatch": []}},
     ]
     with SyncMongoStore.open(client, "agents", Settings(timeout_seconds=1)) as store:

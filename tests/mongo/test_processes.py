@@ -470,7 +470,7 @@ async def test_list_omits_a_run_deleted_during_the_query(
 
 
 class _LateDatabase(Database[Document]):
-    """A database whose first insert fails for the sender, but reaches the server just before the second insert."""
+    """A database whose first insert of a commit fails for the sender, but reaches the server just before the second."""
 
     late: Document | None = None
     sent = 0
@@ -478,7 +478,7 @@ class _LateDatabase(Database[Document]):
     def command(  # type: ignore[override]  # the library calls only this overload
         self, command: Any, *arguments: Any, **options: Any
     ) -> Document:
-        if "insert" in command:
+        if command.get("insert") == "amlog_commits":
             _LateDatabase.sent += 1
             if _LateDatabase.sent == 1:
                 _LateDatabase.late = command

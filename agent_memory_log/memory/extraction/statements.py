@@ -1,7 +1,9 @@
 """Reads the preferences and facts that a user states explicitly in a message.
 
 It skips questions, hypothetical sentences (``if I preferred …``), reported speech, quotes, code and quoted mail. It
-also skips one-time wishes (``I'd prefer …``, ``that one``) and values that do not have the expected form.
+also skips one-time wishes (``I'd prefer …``, ``that one``, ``just this once``), messages that are taken back (``just
+kidding``), and values that do not have the expected form. Of a sentence that ends with a question, it reads what is
+stated before the question.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ MAX_TEXT = 4000
 """The number of characters of a message that are read. Longer texts are usually pasted."""
 
 _MAX_VALUE = 100
+_MAX_ORDER = 120
 _MAX_WORDS = 14
-_MAX_KEY_WORDS = 6
+_MAX_ORDER_WORDS = 20
+_MAX_KEY_WORDS = 16
+_MAX_CONTRAST_WORDS = 3
 _SURE = 0.95
 _CLEAR = 0.9
 _FAIR = 0.8
@@ -72,13 +77,21 @@ def readable(text: str) -> str:
 
 def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
     hidden = _hide(text)
+    if any(phrases.withdrawn.search(hidden) for phrases in languages):
+        return
     for start, end in _sentences(hidden):
-        if hidden[start:end].rstrip().endswith("?"):
-            continue
-        plain = plain_form(hidden[start:end])
+        sentence = hidden[start:end]
+        plain = plain_form(sentence)
         for phrases in languages:
             if phrases.may_stand_in(plain):
-                yield from _read_sentence(phrases, text[start:end], hidden[start:end])
+                stated = _before_question(phrases, sentence) if sentence.rstrip().endswith("?") else len(sentence)
+                yield from _read_sentence(phrases, text[start : start + stated], sentence[:stated])
+
+
+def _before_question(phrases: Phrases, sentence: str) -> int:
+    """Return the length of the part of a sentence before its question, or 0 if it is a question from its beginning."""
+    question = phrases.asks.search(sentence)
+    return question.start() if question else 0
 
 
 def _hide(text: str) -> str:
@@ -127,10 +140,11 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
     value = _cut(phrases, sentence[slice(*match.span("value"))])
     other = _cut(phrases, sentence[slice(*match.span("other"))]) if "other" in groups else ""
     if topic in {"prefers", "habit", "instead"}:
-        if any(not _lasts(phrases, text) for text in (value, other) if text) or not value:
+        limits = (_MAX_ORDER, _MAX_ORDER_WORDS) if topic == "habit" else (_MAX_VALUE, _MAX_WORDS)
+        if any(not _lasts(phrases, text, *limits) for text in (value, other) if text) or not value:
             return None
         if topic == "prefers":
-            return _keyed("preferred", _head(value), value, _CLEAR)
+            return _keyed("preferred", _category(phrases, value), value, _CLEAR)
         if topic == "habit":
             how = "never" if "never" in groups and match.group("never") else "always"
             return _keyed("", _key_words(value), f"{how} {value}", _CLEAR)
@@ -174,10 +188,10 @@ def _cut(phrases: Phrases, value: str) -> str:
     return value.strip(" .,;:!\"'“”„«»`")
 
 
-def _lasts(phrases: Phrases, value: str) -> bool:
+def _lasts(phrases: Phrases, value: str, most: int, most_words: int) -> bool:
     """Return whether a value is short enough and can be true outside this conversation."""
     return (
-        len(value) <= _MAX_VALUE and len(value.split()) <= _MAX_WORDS and phrases.passing.search(value) is None
+        len(value) <= most and len(value.split()) <= most_words and phrases.passing.search(value) is None
     )  # fmt: skip
 
 
@@ -191,11 +205,29 @@ def _keyed(first: str, words: list[str], value: str, confidence: float) -> State
     return Statement(Preference("_".join([first, *words] if first else words), value), confidence)
 
 
+_PLACE = re.compile(r"\b(?:of|from|at|with|by|via)\s+(?=[^\W\d_a-zß-öø-ÿ])")
+
+
 def _key_words(text: str) -> list[str]:
+    """Return the words of a key. A name after a preposition is the value and no part of the key: ``fly out of``."""
+    place = _PLACE.search(text)
+    if place is not None:
+        text = text[: place.end()]
     return [word for word in _WORD.findall(text.casefold()) if word not in WORDS["fillers"]][:_MAX_KEY_WORDS]
 
 
-def _head(text: str) -> list[str]:
+def _category(phrases: Phrases, value: str) -> list[str]:
+    """Return what a preference is about, as key words: two things in sorted order, so that both orders agree."""
+    contrast = phrases.contrast.search(value)
+    if contrast is not None:
+        sides = [value[: contrast.start()], value[contrast.end() :]]
+        heads = [_head(side, head_first=phrases.head_first) for side in sides]
+        if all(heads) and all(len(side.split()) <= _MAX_CONTRAST_WORDS for side in sides):
+            return "_or_".join(sorted({"_".join(head) for head in heads})).split("_")
+    return _head(value, head_first=phrases.head_first)
+
+
+def _head(text: str, *, head_first: bool) -> list[str]:
     """Return the category of a value as key words: ``seat`` for ``window seats``, so that another seat replaces it."""
     words = _WORD.findall(text.casefold())
     if words[:1] == ["to"] or words[:2] == ["not", "to"]:
@@ -206,7 +238,7 @@ def _head(text: str) -> list[str]:
             break
         if word not in WORDS["fillers"]:
             phrase.append(word)
-    return [_singular(phrase[-1])] if phrase else []
+    return [_singular(phrase[0 if head_first else -1])] if phrase else []
 
 
 def _singular(word: str) -> str:

@@ -70,7 +70,7 @@ class UpkeepSettings(Settings, frozen=True):
 
     max_keyed: Annotated[
         Count | None, Meta(description="The largest number of preferences and facts of a subject. null: no limit.")
-    ] = 100
+    ] = 1_000
     older_than_days: Annotated[
         float, Meta(ge=0, le=36_500, description="The age, in days, after which cleanup may archive an episode.")
     ] = 90.0

@@ -164,12 +164,13 @@ class _Appending:
             )
         if self._has_markers:
             try:
-                await self._note_markers(head, new, behind.version)
+                await self._check_markers(head, new, behind.version)
             except TryAgain:
                 return None  # the remembered head is outdated; another attempt with it would fail again
         commit_id = ObjectId()
         document = commit_document(run, commit_id, head.next_place, behind, new, meta if creating else None)
         encoded = encode_commit(document, f"the append of {len(new)} events", "append it in parts")
+        await self._note_markers(new)
         contested = False
         if creating:
             contested = await announce(call, run, behind, meta, len(new))
@@ -188,6 +189,11 @@ class _Appending:
         if contested:
             await correct(call, run, after, meta)
         return append_result(behind.version, request.batch, new, self._stored)
+
+    async def _note_markers(self, new: Sequence[Prepared]) -> None:
+        for event in new if self._has_markers else ():
+            if isinstance(event.data, Redaction):
+                await note_erasure(self._call, self._run, seqs=event.data.seqs)
 
     async def _look_up(self, head: Head) -> AppendResult | None:
         """Look up the events of the batch that the run already has.
@@ -212,13 +218,10 @@ class _Appending:
                 self._stored.update({event.event_id: event for event in events if event.event_id in ids})
         return None
 
-    async def _note_markers(self, head: Head, new: Sequence[Prepared], start: int) -> None:
+    async def _check_markers(self, head: Head, new: Sequence[Prepared], start: int) -> None:
         seqs = [seq for event in new if isinstance(event.data, Redaction) for seq in event.data.seqs]
         events = await events_at(self._call, self._run, head, seqs)
         check_markers(new, start, {seq: event for seq, (event, _) in events.items()}.get)
-        for event in new:
-            if isinstance(event.data, Redaction):
-                await note_erasure(self._call, self._run, seqs=event.data.seqs)
 
 
 def _check_meta_size(run: Run, meta: Mapping[str, JsonValue]) -> None:

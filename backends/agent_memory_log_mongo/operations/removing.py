@@ -78,10 +78,9 @@ async def redact(call: Call, agent: str, run: str, seqs: Iterable[int], reason: 
         planned = await _plan(call, redacted, head, seq_list, reason)
         if planned is None:
             return AppendResult(head.version, 0, ())
-        if planned.seqs not in [earlier.seqs for earlier in attempts.values()]:
-            await note_erasure(call, redacted, seqs=planned.seqs)
+        is_noted = planned.seqs in [earlier.seqs for earlier in attempts.values()]
         attempts[planned.marker.event_id] = planned
-        await _insert_marker(call, redacted, head, planned.marker, len(seq_list))
+        await _insert_marker(call, redacted, head, planned, len(seq_list), is_noted=is_noted)
         return await _mask(call, planned, head.version + 1)
 
     result = await call.until_done(attempt)
@@ -89,11 +88,13 @@ async def redact(call: Call, agent: str, run: str, seqs: Iterable[int], reason: 
     return result
 
 
-async def _insert_marker(call: Call, run: Run, head: Head, marker: Prepared, count: int) -> None:
-    document = commit_document(run, ObjectId(), head.next_place, head, [marker])
+async def _insert_marker(call: Call, run: Run, head: Head, planned: _Planned, count: int, *, is_noted: bool) -> None:
+    document = commit_document(run, ObjectId(), head.next_place, head, [planned.marker])
     encoded = encode_commit(
         document, f"the marker that names {count} events", "redact fewer events at once, or use a shorter reason"
     )
+    if not is_noted:
+        await note_erasure(call, run, seqs=planned.seqs)
     if head.end is not None:
         await raise_ceiling(call, run, head.version + 1, head.base)
     if not (await call.insert_once(call.database.commits, RawBSONDocument(encoded))):

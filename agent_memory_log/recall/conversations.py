@@ -248,8 +248,9 @@ class Conversations:
 
     @property
     def has_role(self) -> Flags:
-        """Whether each document is a turn of a user or an assistant, by document number."""
-        return self._role.values != _NO_ROLE
+        """True for each document that is a turn of a user or an assistant, by document number."""
+        has_role: Flags = self._role.values != _NO_ROLE
+        return has_role
 
     @property
     def times(self) -> Floats:

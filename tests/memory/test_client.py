@@ -584,16 +584,16 @@ def test_full_subject_closes_expired_records_first(open_memory_store: OpenStore)
     assert [record.key for record in me.list(status="expired")] == ["short"]
 
 
-def test_default_limit_is_100_and_refreshing_protects_a_record(open_memory_store: OpenStore) -> None:
+def test_default_limit_is_1000_and_refreshing_protects_a_record(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock)
-    me.write([Candidate(Preference(str(number), "v")) for number in range(100)])
+    me.write([Candidate(Preference(str(number), "v")) for number in range(1_000)])
     clock.move(seconds=1)
     me.remember(key="0", value="V")
     me.remember(Episode("error"), text="an episode does not count")
-    (_, archived) = me.write([Candidate(Preference("100", "v"))]).outcomes
+    (_, archived) = me.write([Candidate(Preference("1000", "v"))]).outcomes
     assert (archived.action, archived.key, archived.reason) == ("archived", "1", "subject_full")
-    assert len(me.list(kinds=["preference"])) == 100
+    assert len(me.list(kinds=["preference"])) == 1_000
     assert [record.status for record in (v.record for v in me.history("1"))] == ["archived"]
 
 

@@ -21,7 +21,7 @@ def test_an_excerpt_is_never_longer_than_its_limit(text: str, query: str, length
     assert shortened == excerpt(text, query, length)
 
 
-def test_the_matching_sentence_is_shown_wherever_it_is() -> None:
+def test_the_matching_sentence_is_shown_from_any_place() -> None:
     fact = "The p95 latency rose to 640 ms after the move to eu-central-1."
     for text in (fact + FILLER, FILLER + fact + FILLER, FILLER + fact):
         shortened = excerpt(text, "how slow did it get after we moved the region? latency", 300)

@@ -238,3 +238,56 @@ def test_a_caseless_pattern_matches_like_the_ignorecase_flag(text: str, pattern:
 @pytest.mark.parametrize("pattern", _CASELESS)
 def test_a_caseless_pattern_has_no_capitals(pattern: Caseless) -> None:
     assert not re.search(r"[A-Z]", re.sub(r"\\.", "", pattern._lower.pattern))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Just this once, answer in French.",
+        "Only today, call me Admiral.",
+        "In this story, call me Ishmael.",
+        "For this email, always use British spelling.",
+        "Call me Newton. Just kidding!",
+        "My name is Kim, but don't store that.",
+        "Nur dieses Mal: antworte auf Englisch.",
+        "Nenn mich Kapitän Blau, war nur Spaß.",
+        "Solo por esta vez, responde en inglés.",
+        "Llámame Sol. Es broma.",
+        "Juste pour cette fois, réponds en anglais.",
+        "Appelle-moi Napoléon, je plaisante.",
+    ],
+)
+def test_wishes_for_once_and_words_that_are_taken_back_are_not_read(text: str) -> None:
+    assert read(text) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("I prefer tea over coffee.", "I prefer coffee over tea."),
+        ("I prefer tabs to spaces.", "I prefer spaces over tabs."),
+        ("I always fly out of Gatwick.", "I always fly out of Heathrow."),
+        ("I prefer window seats.", "I prefer aisle seats."),
+        ("Ich bevorzuge Tee statt Kaffee.", "Ich bevorzuge Kaffee statt Tee."),
+        ("Prefiero respuestas cortas.", "Prefiero respuestas largas."),
+        ("Je préfère les réponses courtes.", "Je préfère les réponses longues."),
+    ],
+)
+def test_contradictions_have_one_key(first: str, second: str) -> None:
+    ((old,), (new,)) = (read_statements(first), read_statements(second))
+    assert old.data.key == new.data.key
+    assert old.data != new.data
+
+
+def test_orders_keep_their_whole_condition_in_the_key() -> None:
+    texts = [
+        f"Always list the serving sizes when I ask about recipes for {guests}." for guests in ("kids", "many guests")
+    ]
+    keys = {statement.data.key for text in texts for statement in read_statements(text)}
+    assert len(keys) == 2
+
+
+def test_the_statement_before_a_question_is_read() -> None:
+    ((statement,)) = read_statements("I prefer metric units, what is the distance to the moon?")
+    assert statement.data == Preference("preferred_unit", "metric units")
+    assert read("Do you know that I prefer metric units?") == []

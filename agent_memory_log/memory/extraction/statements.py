@@ -2,8 +2,8 @@
 
 It skips questions, hypothetical sentences (``if I preferred …``), reported speech, quotes, code and quoted mail. It
 also skips one-time wishes (``I'd prefer …``, ``that one``, ``just this once``), messages that are taken back (``just
-kidding``), and values that do not have the expected form. Of a sentence that ends with a question, it reads what is
-stated before the question.
+kidding``), and values that do not have the expected form. If a sentence ends with a question, it reads the statement
+before the question.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def _key_words(text: str) -> list[str]:
 
 
 def _category(phrases: Phrases, value: str) -> list[str]:
-    """Return what a preference is about, as key words: two things in sorted order, so that both orders agree."""
+    """Return the category of a preference as key words: two things in sorted order, so that both orders agree."""
     contrast = phrases.contrast.search(value)
     if contrast is not None:
         sides = [value[: contrast.start()], value[contrast.end() :]]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from agent_memory_log.tables import read_table, with_parts
 
-Topic = Literal["prefers", "habit", "instead", "called", "language", "name", "user_id", "email", "home"]
-"""The topic of a phrase."""
+Topic = str
+"""The topic of a phrase, such as ``prefers`` or ``habit``, or a kind and a key such as ``fact:diet``.
+
+``data/phrases.toml`` describes the forms of a key.
+"""
 
 _TABLE = read_table(__name__, "phrases")
 

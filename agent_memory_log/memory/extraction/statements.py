@@ -25,6 +25,7 @@ _MAX_WORDS = 14
 _MAX_ORDER_WORDS = 20
 _MAX_KEY_WORDS = 16
 _MAX_CONTRAST_WORDS = 3
+_MAX_ATTRIBUTE_WORDS = 8
 _SURE = 0.95
 _CLEAR = 0.9
 _FAIR = 0.8
@@ -153,7 +154,22 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
         return (
             None if match.group().casefold().startswith("use my ") else _keyed("use", _key_words(value), value, _WEAK)
         )
-    return _personal(topic, value)
+    return _attribute(phrases, topic, value, other) if ":" in topic else _personal(topic, value)
+
+
+def _attribute(phrases: Phrases, topic: Topic, value: str, other: str) -> Statement | None:
+    """Return the statement of a topic that names its kind and its key, or None if the value does not fit."""
+    kind, key, *form = topic.split(":")
+    value = _name(value) if "name" in form else value
+    if not value or len(value.split()) > _MAX_ATTRIBUTE_WORDS or not _lasts(phrases, value, _MAX_VALUE, _MAX_WORDS):
+        return None
+    parts = {"{value}": _key_words(value)[:_MAX_ATTRIBUTE_WORDS], "{other}": _key_words(other)}
+    for mark, words in parts.items():
+        if mark in key:
+            if not words:
+                return None
+            key = key.replace(mark, "_".join(words))
+    return Statement(Preference(key, value) if kind == Preference.kind else Fact(key, value), _FAIR)
 
 
 def _personal(topic: Topic, value: str) -> Statement | None:

@@ -34,7 +34,7 @@ The number in a test's name is the number of the promise that it tests:
 - 9: ``follow`` delivers every event once.
 - 10: Any content is stored unchanged, and refusals name the field.
 - 11: Ids and labels are checked and compared exactly.
-- 12: Redaction and deletion remove content.
+- 12: Redaction and deletion remove content, and the erasure journal names them.
 - 13: Unknown and registered event types are stored.
 - 14: A closed handle, an inherited handle and a handle on another event loop raise ``StoreClosed``.
 - 15: ``list_runs`` pages through the runs, and a run keeps its meta.

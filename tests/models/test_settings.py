@@ -32,7 +32,7 @@ def test_defaults_match_the_documentation() -> None:
     }
     assert asdict(settings.extraction) == {"min_messages": 4, "message_chars": 500, "last_messages": 20}
     assert settings.model.timeout_seconds == 60
-    assert asdict(settings.upkeep) == {"max_keyed": 100, "older_than_days": 90, "below_stars": 3}
+    assert asdict(settings.upkeep) == {"max_keyed": 1_000, "older_than_days": 90, "below_stars": 3}
 
 
 def test_defaults_match_the_constants_of_the_modules() -> None:

@@ -4,6 +4,11 @@ from agent_memory_log.errors import (
     AgentMemoryLogError,
     VersionConflict,
 )
+from agent_memory_log.events.context_payloads import (
+    Checkpoint,
+    Compaction,
+    InjectedContext,
+)
 from agent_memory_log.events.event import (
     Event,
     decode_event,
@@ -54,9 +59,12 @@ __all__ = [
     "Annotation",
     "AppendResult",
     "AssistantMessage",
+    "Checkpoint",
+    "Compaction",
     "Event",
     "EventData",
     "EventType",
+    "InjectedContext",
     "JsonValue",
     "ModelRequest",
     "PlannerNote",

@@ -14,6 +14,7 @@ import msgspec
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, WARN, Segment
 from agent_memory_log.cli.terminal_text import duration, size
 from agent_memory_log.cli.timeline import Row
+from agent_memory_log.events.context_payloads import Checkpoint, Compaction, InjectedContext
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import (
@@ -226,6 +227,24 @@ def _redaction(data: Redaction, _row: Row, _look: Look) -> Entry:
     return Entry("redaction", DIM, [(f"redacted {ranges(sorted(data.seqs))}{reason}", DIM)])
 
 
+def _injected(data: InjectedContext, _row: Row, _look: Look) -> Entry:
+    entry = Entry("context", NAME, text=data.text, style=DIM, lines=2)
+    counts = {"records": len(data.records), "messages": len(data.messages), "tokens": data.token_count}
+    details = {"source": data.source, **{name: str(count) for name, count in counts.items() if count}}
+    entry.details.append([(_labels({key: value for key, value in details.items() if value}), DIM)])
+    return entry
+
+
+def _compaction(data: Compaction, _row: Row, _look: Look) -> Entry:
+    replaced = f"replaces the events up to {data.up_to}" if data.up_to else "replaces the events before it"
+    return _with_structured(Entry("compaction", NAME, [(f"({replaced})", DIM)], data.text, lines=2), data.structured)
+
+
+def _checkpoint(data: Checkpoint, _row: Row, _look: Look) -> Entry:
+    place = f" in {data.location}" if data.location else ""
+    return _with_structured(Entry("checkpoint", NAME, [(f"{data.checkpoint_id}{place}", DIM)]), data.structured)
+
+
 def _other(data: EventData, row: Row) -> Entry:
     return Entry(str(row.event.type), BOLD, text=_json(data.to_map()))
 
@@ -242,4 +261,7 @@ _DESCRIBERS: dict[type[EventData], Callable[[Any, Row, Look], Entry]] = {
     Annotation: _annotation,
     Redacted: _redacted,
     Redaction: _redaction,
+    InjectedContext: _injected,
+    Compaction: _compaction,
+    Checkpoint: _checkpoint,
 }

@@ -1,4 +1,4 @@
-"""The maps inside a payload's map: ``Bounds`` and ``ToolTelemetry`` of a tool result."""
+"""The maps inside a payload's map: ``Bounds`` and ``ToolTelemetry`` of a tool result, and references to events."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.writing import struct_to_map
 
 
-class NestedMap(
-    msgspec.Struct, frozen=True, kw_only=True, rename="pascal", forbid_unknown_fields=True, repr_omit_defaults=True
-):
-    """A map inside a payload's map. It writes every field, and other programs spell its keys in several ways.
+class NestedMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True):
+    """A map inside a payload's map. Other programs spell its keys in several ways.
 
     msgspec would treat a key in another spelling as a missing field. ``forbid_unknown_fields`` makes it fail instead,
     and ``read_struct`` then reads the map.
@@ -30,7 +28,7 @@ class NestedMap(
     unknown_fields: Unknown = NO_UNKNOWN
 
     def to_map(self) -> dict[str, JsonValue]:
-        """Return the fields as a new map, with their names in CamelCase."""
+        """Return the fields as a new map with the keys of the wire contract."""
         return struct_to_map(self, self.__map_name__)
 
     @classmethod
@@ -39,7 +37,7 @@ class NestedMap(
         return read_struct(cls, data, cls.__map_name__)
 
 
-class Bounds(NestedMap, frozen=True):
+class Bounds(NestedMap, frozen=True, rename="pascal"):
     """The limits of a tool result that holds only a part of the data. Every field is always written.
 
     Attributes:
@@ -59,7 +57,7 @@ class Bounds(NestedMap, frozen=True):
     refinement_hint: str = ""
 
 
-class ToolTelemetry(NestedMap, frozen=True):
+class ToolTelemetry(NestedMap, frozen=True, rename="pascal"):
     """The cost of running a tool. Every field is always written.
 
     Attributes:
@@ -75,3 +73,19 @@ class ToolTelemetry(NestedMap, frozen=True):
     tokens_used: Int64 = 0
     model: str = ""
     extra: Mapping[str, JsonValue] | None = None
+
+
+class EventPlace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A reference to an event of a run.
+
+    Attributes:
+        agent: The agent of the run. *Always written*.
+        run: The id of the run. *Always written*.
+        seq: The seq of the event. *Always written*.
+        event_id: The id of the event, or ``""``.
+    """
+
+    agent: str
+    run: str
+    seq: Int64
+    event_id: str = ""

@@ -4,8 +4,9 @@ The keys of a payload's map are the wire contract that this library shares with 
 the key ``payload``, and ``duration_ns`` has the key ``duration``. A field that is empty or zero is left out of the map,
 unless its description says *always written*. ``RetryHint`` and the maps of ``nested.py`` write every field.
 
-To add a built-in payload, write a struct here, add its type to ``EventType`` and the struct to ``BUILT_IN``, and add a
-row to ``tests/events/test_payloads.py``.
+To add a built-in payload, write a struct here, add its type to ``EventType`` and the struct to ``BUILT_IN`` in
+``registry.py``, and add a row to ``tests/events/test_payloads.py``. ``context_payloads.py`` has the payloads for the
+contexts of models.
 """
 
 from __future__ import annotations
@@ -41,10 +42,9 @@ class EventType(enum.StrEnum):
     REDACTED = "redacted"
     REDACTION = "redaction"
     MODEL_REQUEST = "model_request"
-
-
-RESERVED_TYPES = frozenset({"injected_context", "compaction", "checkpoint"})
-"""Event types that are reserved for later releases. ``register_payload`` refuses them."""
+    INJECTED_CONTEXT = "injected_context"
+    COMPACTION = "compaction"
+    CHECKPOINT = "checkpoint"
 
 
 class EventData(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -380,20 +380,3 @@ class UnknownPayload(EventData, frozen=True):
             return cls(type=event_type, data=own_map(cast("Mapping[object, object]", data)))
         except NotJson as error:
             raise DecodeError(f"{event_type}: data{error.path} {error}") from error
-
-
-BUILT_IN: tuple[type[EventData], ...] = (
-    UserMessage,
-    AssistantMessage,
-    SystemMessage,
-    ToolCall,
-    ToolResult,
-    Thinking,
-    PlannerNote,
-    RetryHint,
-    ModelRequest,
-    Annotation,
-    Redacted,
-    Redaction,
-)
-"""The payload classes that are registered by default."""

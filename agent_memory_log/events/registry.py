@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from agent_memory_log.errors import DecodeError, InvalidArgument, InvalidEvent
+from agent_memory_log.events.context_payloads import Checkpoint, Compaction, InjectedContext
 from agent_memory_log.events.fields import (
     UNKNOWN_FIELDS,
     Int64,
@@ -24,11 +25,45 @@ from agent_memory_log.events.fields import (
     without_none,
 )
 from agent_memory_log.events.jsonvalue import NotJson, check_text, decode_json, encode_json
-from agent_memory_log.events.payloads import BUILT_IN, RESERVED_TYPES, EventData, UnknownPayload
+from agent_memory_log.events.payloads import (
+    Annotation,
+    AssistantMessage,
+    EventData,
+    ModelRequest,
+    PlannerNote,
+    Redacted,
+    Redaction,
+    RetryHint,
+    SystemMessage,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    UnknownPayload,
+    UserMessage,
+)
 from agent_memory_log.events.reserved import is_reserved_type
 from agent_memory_log.events.writing import checks_of, has_unknown, read_back, wire_json
 
 _Payload = TypeVar("_Payload", bound=EventData)
+
+BUILT_IN: tuple[type[EventData], ...] = (
+    UserMessage,
+    AssistantMessage,
+    SystemMessage,
+    ToolCall,
+    ToolResult,
+    Thinking,
+    PlannerNote,
+    RetryHint,
+    ModelRequest,
+    Annotation,
+    Redacted,
+    Redaction,
+    InjectedContext,
+    Compaction,
+    Checkpoint,
+)
+"""The payload classes that are registered by default."""
 
 # Pairs instead of a dict, because an annotation may be unhashable.
 _SCALARS: tuple[tuple[object, type], ...] = (
@@ -119,8 +154,8 @@ def register_payload(payload_type: type[_Payload]) -> type[_Payload]:
     before the registration keep their ``UnknownPayload``, and ``decode_event`` converts them.
 
     Args:
-        payload_type: A subclass of ``EventData`` with a non-empty ``event_type``. The type must not be built in or
-            reserved. Types that begin with ``memory_`` are reserved.
+        payload_type: A subclass of ``EventData`` with a non-empty ``event_type``. The type must not be built in.
+            Types that begin with ``memory_`` are reserved.
 
     Returns:
         The class itself.
@@ -150,7 +185,7 @@ def _register(payload_type: type[_Payload], *, reserved: bool) -> type[_Payload]
         raise InvalidArgument(f"the event type {event_type!r} of {name} {error}") from error
     if payload_type.__struct_config__.array_like:
         raise InvalidArgument(f"{name} is array_like, but a payload is stored as a map")
-    if not reserved and (event_type in RESERVED_TYPES or is_reserved_type(event_type)):
+    if not reserved and is_reserved_type(event_type):
         raise InvalidArgument(f"the event type {event_type!r} is reserved for this library: choose another type")
     registered = _by_type.get(event_type)
     if registered is not None and (registered.payload_type.__module__, registered.payload_type.__qualname__) != (

@@ -21,6 +21,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from agent_memory_log.errors import StoreUnavailable
+from agent_memory_log.events.context_payloads import Compaction, InjectedContext
 from agent_memory_log.events.event import Event, to_microseconds
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json, json_or_text
 from agent_memory_log.events.payloads import AssistantMessage, ModelRequest, Thinking, ToolCall, ToolResult, UserMessage
@@ -177,6 +178,8 @@ class _Trace:
                 requests.append(event.data)
             elif isinstance(event.data, UserMessage):
                 inputs.append({"role": "user", "parts": [_text("text", event.data.message)]})
+            elif isinstance(event.data, (InjectedContext, Compaction)) and event.data.text:
+                inputs.append({"role": "user", "parts": [_text("text", event.data.text)]})
             elif isinstance(event.data, AssistantMessage):
                 answer = event.data
         about: _Attributes = {

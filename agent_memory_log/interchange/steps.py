@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from agent_memory_log.events.context_payloads import InjectedContext
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import (
     Annotation,
@@ -97,7 +98,7 @@ class Step(msgspec.Struct):
         label = event.labels.get(STEP_LABEL, "")
         if label != self.label or source != self.source or self.closed or self.answers:
             return False
-        is_message = isinstance(event.data, (UserMessage, SystemMessage, AssistantMessage))
+        is_message = isinstance(event.data, (UserMessage, SystemMessage, AssistantMessage, InjectedContext))
         if label:
             return not (is_message and self.messages)
         if source != "agent":
@@ -127,7 +128,7 @@ class Steps:
         data = event.data
         if isinstance(data, UserMessage):
             self._step_for(event, "user").add(event)
-        elif isinstance(data, SystemMessage):
+        elif isinstance(data, (SystemMessage, InjectedContext)):
             self._step_for(event, "system").add(event)
         elif isinstance(data, (Thinking, AssistantMessage)):
             self._step_for(event, "agent").add(event)

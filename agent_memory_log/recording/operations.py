@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from agent_memory_log.errors import EventConflict, InvalidArgument, VersionConflict
+from agent_memory_log.events.context_payloads import Compaction, InjectedContext
 from agent_memory_log.events.event import Event, decode_event, new_event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_canonical
@@ -47,8 +48,8 @@ class RecordedResponse(msgspec.Struct, frozen=True):
     """A recorded model answer.
 
     Attributes:
-        events: The stored events of the answer, in order. An empty answer is stored as one ``Annotation``, and a
-            partial answer as one ``AssistantMessage``.
+        events: The stored events of the answer, in order. An empty answer is stored as one ``Annotation``, a partial
+            answer as one ``AssistantMessage``, and a compacted conversation as one ``Compaction``.
         was_recorded: Whether the store already had the answer for this key.
     """
 
@@ -111,6 +112,12 @@ class Operations:
         result = yield from self._append([self._event(payload, labels, event_id)])
         return result.events[0]
 
+    def inject(
+        self, payload: InjectedContext, key: str | None, labels: Mapping[str, str] | None
+    ) -> Steps[Event | None]:
+        """Append an injected context, unless its text is empty."""
+        return (yield from self.record(payload, key, labels)) if payload.text else None
+
     def request(
         self,
         provider: str,
@@ -146,7 +153,10 @@ class Operations:
                 answer = answer_of(received, provider, None if latest is None else latest.provider)
             if answer.is_partial:
                 return (yield from self._partial(answer, labels))
-            events = self._answer_events(answer, key, labels)
+            if answer.is_compaction:
+                events = [self._compaction_event(answer, snapshot.version, key, labels)]
+            else:
+                events = self._answer_events(answer, key, labels)
             try:
                 # The events depend on the message before them, so the run must not have changed.
                 result = yield from self._append(events, snapshot.version)
@@ -248,6 +258,11 @@ class Operations:
                 data = msgspec.structs.replace(data, message=answer.transcript)
             events.append(self._event(data, {**event.labels, **own}, event_id))
         return events
+
+    def _compaction_event(self, answer: Answer, up_to: int, key: str | None, labels: Mapping[str, str] | None) -> Event:
+        data = Compaction(up_to=up_to, structured={answer.provider: {"items": answer.messages}})
+        event_id = None if key is None else step_id(self._agent, self._run, key, _RESPONSE, 0)
+        return self._event(data, _labels_of(answer, labels, with_usage=True), event_id)
 
     def _find_response(self, key: str) -> RecordedResponse | None:
         events: list[Event] = []

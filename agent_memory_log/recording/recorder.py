@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events.context_payloads import ContextLike, injected_context
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import (
@@ -138,6 +139,31 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
         thinking = Thinking(text=text, signature=signature, redacted=redacted, content_index=content_index, final=final)
         return self.record(thinking, key=key, labels=labels)
 
+    def inject(
+        self,
+        context: str | ContextLike,
+        *,
+        source: str = "",
+        key: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> _OptionalEvent:
+        """Record background that the next model request contains; see ``InjectedContext``.
+
+            recorder.inject(me.context("Where is my order?"), source="pre_task")
+
+        Args:
+            context: The background: a ``MemoryContext``, another object with its fields, or a text.
+            source: The reason for the context, for example ``pre_task`` or ``post_compaction``.
+            key: The name of the step.
+            labels: The labels of the event.
+
+        Returns:
+            The stored event, or None if the text is empty and nothing was recorded.
+        """
+        payload = injected_context(context, source)
+        stored: _OptionalEvent = self._carry_out(self._operations.inject(payload, key, labels))
+        return stored
+
     def note(self, note: str, *, key: str | None = None, labels: Mapping[str, str] | None = None) -> _Stored:
         """Record a planner's private note. It is never sent to a model."""
         return self.record(PlannerNote(note), key=key, labels=labels)
@@ -202,6 +228,9 @@ class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer,
         The label ``container`` names the container in which Anthropic ran code; ``transcript.request`` continues in it.
         Audio data is not stored; the audio's id is, because only the id may be sent back, and so is its transcript. An
         empty answer is stored as an ``Annotation``.
+
+        The answer of OpenAI's ``responses.compact`` is stored as one ``Compaction``, which replaces all events before
+        it in later transcripts.
 
         If a stream ends too early or with an error, the answer is *partial*: ``RecordedResponse.partial`` says why. It
         is stored as one ``AssistantMessage`` with the text that came, and has the labels ``partial`` and ``error``. Its

@@ -43,6 +43,7 @@ class Answer(msgspec.Struct, frozen=True):
         usage: The provider's usage data as compact JSON, or ``""`` if the answer has none.
         transcript: The words of spoken audio, for providers that do not have the audio.
         is_partial: Whether the answer is partial. Its labels ``partial`` and ``error`` say why.
+        is_compaction: Whether the messages replace the whole conversation.
     """
 
     provider: str
@@ -51,10 +52,14 @@ class Answer(msgspec.Struct, frozen=True):
     usage: str = ""
     transcript: str = ""
     is_partial: bool = False
+    is_compaction: bool = False
 
 
 _FRAME = frozenset({"id", "role", "status", "type"})
 """The keys of a message that are no content."""
+
+COMPACTED = "response.compaction"
+"""The ``object`` of the answer of OpenAI's ``/responses/compact``."""
 
 _UNFINISHED = frozenset({"queued", "in_progress"})
 """The statuses of a response whose model still works in the background."""
@@ -118,9 +123,10 @@ def answer_of(received: Received, provider: str | None, requested: str | None = 
     if partial and not any(_has_content(message) for message in messages):
         reason = f"ended with an error: {error}" if error else "was cut off before it had content"
         raise DecodeError(f"a stream of {provider} {reason}; request the answer again")
+    is_compaction = provider == RESPONSES and fields.get("object") == COMPACTED
     present = {key: value for key, value in labels.items() if isinstance(value, str) and value}
     usage: Any = fields.get("usage") or value_in(fields, "usageMetadata")
-    return Answer(provider, messages, present, _json(usage) if usage else "", transcript, bool(partial))
+    return Answer(provider, messages, present, _json(usage) if usage else "", transcript, bool(partial), is_compaction)
 
 
 def _is_of_unknown_vendor(provider: str, model: object) -> bool:

@@ -65,6 +65,8 @@ class StepChecker:
         )
         """The calls with a result, in the order of their results. Calls that were made are removed at the head."""
         self._prompts: list[PromptCheck] = []
+        self._prompts_segment = -1
+        """The index of the segment that the prompts are compared with."""
         self._newest: dict[object, int] = {}
         """For each lane, the recorded call with the highest index that the lane has made."""
         self._made_seqs: set[int] = set()
@@ -130,7 +132,7 @@ class StepChecker:
         """
         self._sees_calls = False
         if continued is not None and self._is_strict:
-            messages = [*leading, *self._expected.transcript[: self._end_of_answer(continued)], *messages]
+            messages = [*leading, *self._messages_to_answer(continued), *messages]
         coming = self._coming_turn()
         while coming is not None and not coming.certain and len(messages) > len(leading) + coming.prefix:
             self._made_seqs.update(event.seq for event in coming.turn.events)  # the agent's own code made these calls
@@ -144,16 +146,17 @@ class StepChecker:
                 self._take_inside(index)
         return self.next_turn()
 
-    def _end_of_answer(self, answer_id: str) -> int:
-        """Return the number of transcript messages up to the end of an answer that the agent has received."""
+    def _messages_to_answer(self, answer_id: str) -> tuple[WireMessage, ...]:
+        """Return the messages up to the end of an answer that the agent has received."""
         for expected in reversed(self._expected.turns[: self._turn]):
             if answer_id in ("", expected.turn.answer_id):
-                return expected.prefix + len(expected.turn.messages)
+                end = expected.prefix + len(expected.turn.messages)
+                return self._expected.segments[expected.segment].transcript[:end]
         if answer_id:
             raise self._divergence(
                 "other_messages", f"the agent continues the answer {answer_id!r}, which it has not received"
             )
-        return 0
+        return ()
 
     def check_messages(self, messages: Iterable[object], leading: Sequence[WireMessage], provider: str) -> None:
         """Check the agent's messages; see ``Replayer.expect_messages``.
@@ -161,12 +164,14 @@ class StepChecker:
         ``leading`` are the messages that the provider's request has before the transcript.
         """
         expected = self._coming_turn()
-        transcript = self._expected.transcript
-        if not self._prompts:
-            forms = (transcript, self._expected.unlimited)
+        index = len(self._expected.segments) - 1 if expected is None else expected.segment
+        segment = self._expected.segments[index]
+        if self._prompts_segment != index:
+            self._prompts_segment = index
+            forms = (segment.transcript, segment.unlimited)
             self._prompts = [PromptCheck([*leading, *form], provider) for form in forms if form is not None]
         if expected is None:
-            prefix, joined, number, event = len(transcript), None, self._turn + 1, None
+            prefix, joined, number, event = len(segment.transcript), None, self._turn + 1, None
         else:
             prefix, joined = expected.prefix, self._expected.joined(expected)
             number, event = expected.turn.number, expected.turn.events[0]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events.context_payloads import Compaction, InjectedContext
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import decode_json, encode_json
 from agent_memory_log.events.payloads import (
@@ -32,6 +33,7 @@ from agent_memory_log.pairing import Pairing
 from agent_memory_log.replay.differences import arguments_in, readable_name, short_json
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.conversion.calls import CallLedger
+from agent_memory_log.transcript.conversion.compacting import compacted, is_readable, items_of
 from agent_memory_log.transcript.conversion.partial import is_partial
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.names import PROVIDERS, encode_name
@@ -89,7 +91,8 @@ class ExpectedTurn(msgspec.Struct, frozen=True):
     Attributes:
         turn: The turn.
         position: The position of its first event in the log.
-        prefix: The number of transcript messages before the turn.
+        segment: The index of the turn's segment.
+        prefix: The number of messages before the turn in the segment's transcript.
         joined: The number of parts before the turn in its message, or None if the turn begins a new message.
         certain: Whether the turn certainly came from the model. A turn of calls without labels is not certain, because
             the agent's own code may have made the calls.
@@ -97,6 +100,7 @@ class ExpectedTurn(msgspec.Struct, frozen=True):
 
     turn: ModelTurn
     position: int
+    segment: int
     prefix: int
     joined: int | None
     certain: bool
@@ -135,24 +139,35 @@ class ExpectedCall(msgspec.Struct, frozen=True):
         return f"{readable_name(self.data.tool_name)} {short_json(arguments_in(self.data.payload_json))}{seq}"
 
 
-class ExpectedRun(msgspec.Struct, frozen=True):
-    """The turns and calls that a replay expects, both in log order, and the whole transcript.
+class Segment(msgspec.Struct, frozen=True):
+    """The part of a run up to a compaction, or from one to the next, or to the end.
 
-    ``unlimited`` is the transcript with every result whole, for agents that do not send what ``build`` returns. It is
-    None if no result is too large. ``part_key`` is the key of the parts in a message of the provider.
+    Attributes:
+        transcript: The messages of the segment.
+        unlimited: The messages with every result whole, for agents that do not send what ``build`` returns. It is None
+            if no result is too large.
+    """
+
+    transcript: tuple[WireMessage, ...]
+    unlimited: tuple[WireMessage, ...] | None
+
+
+class ExpectedRun(msgspec.Struct, frozen=True):
+    """The turns and calls that a replay expects, both in log order, and the segments of the run.
+
+    ``part_key`` is the key of the parts in a message of the provider.
     """
 
     turns: tuple[ExpectedTurn, ...]
     calls: tuple[ExpectedCall, ...]
-    transcript: tuple[WireMessage, ...]
-    unlimited: tuple[WireMessage, ...] | None
+    segments: tuple[Segment, ...]
     part_key: str
 
     def joined(self, expected: ExpectedTurn) -> WireMessage | None:
         """Return the turn's message with only the parts before the turn, or None if the turn begins the message."""
         if expected.joined is None:
             return None
-        message = self.transcript[expected.prefix]
+        message = self.segments[expected.segment].transcript[expected.prefix]
         return {**message, self.part_key: message[self.part_key][: expected.joined]}
 
 
@@ -171,10 +186,10 @@ def read_expectations(snapshot: Snapshot, provider: str) -> ExpectedRun:
 
     Raises ``InvalidArgument`` for an unknown provider.
     """
-    reading = _Reading(provider)
+    reading = _Reading(provider, snapshot.log)
     for position, event in enumerate(snapshot.log):
         reading.take(position, event)
-    return reading.finish(snapshot.log)
+    return reading.finish()
 
 
 class _OpenTurn:
@@ -191,10 +206,11 @@ class _OpenTurn:
 
 
 class _Reading:
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, log: Sequence[Event]) -> None:
         self._joins_messages = provider != RESPONSES
-        self._messages: list[WireMessage] = []
-        self._builder = find_provider(provider).builder(self._messages, None)
+        self._log = log
+        self._segments: list[Segment] = []
+        self._begin_segment(provider, 0, [])
         self._wire_ids = CallLedger(self._builder.rules, provider)
         self._turn: _OpenTurn | None = None
         self._turns: list[ExpectedTurn] = []
@@ -202,26 +218,44 @@ class _Reading:
         self._results: dict[int, tuple[ToolResult, int]] = {}
         self._pairing: Pairing[int] = Pairing()
 
-    def finish(self, log: Iterable[Event]) -> ExpectedRun:
+    def _begin_segment(self, provider: str, position: int, events: Sequence[Event]) -> None:
+        """Begin a segment with these events of the log. Later events begin at ``position``."""
+        self._first = position
+        self._head = events
+        self._messages: list[WireMessage] = []
+        self._builder = find_provider(provider).builder(self._messages, None)
+        self._builder.take(events)
+
+    def _end_segment(self, end: int) -> None:
+        """End the segment before the event at ``end``."""
         self._close(len(self._messages))
+        builder, unlimited = self._builder, None
+        if any(loss.reason == "size_limit" for loss in builder.losses):
+            messages: list[WireMessage] = []
+            find_provider(builder.provider).builder(messages, sys.maxsize).take(
+                [*self._head, *self._log[self._first : end]]
+            )
+            unlimited = tuple(messages)
+        self._segments.append(Segment(tuple(self._messages), unlimited))
+
+    def finish(self) -> ExpectedRun:
+        self._end_segment(len(self._log))
         begins = [expected.position for expected in self._turns if expected.certain]
         calls: list[ExpectedCall] = []
         for index, call in enumerate(self._calls):
             result, end = self._results.get(index, (None, None))
             turns = bisect_right(begins, call.begin)
             calls.append(msgspec.structs.replace(call, result=result, end=end, turns=turns))
-        builder, unlimited = self._builder, None
-        if any(loss.reason == "size_limit" for loss in builder.losses):
-            messages: list[WireMessage] = []
-            find_provider(builder.provider).builder(messages, sys.maxsize).take(log)
-            unlimited = tuple(messages)
-        return ExpectedRun(tuple(self._turns), tuple(calls), tuple(self._messages), unlimited, builder.part_key)
+        return ExpectedRun(tuple(self._turns), tuple(calls), tuple(self._segments), self._builder.part_key)
 
     def take(self, position: int, event: Event) -> None:
         data = event.data
         if is_partial(data):
             self._close(len(self._messages))
             self._add_partial(position, event)
+            return
+        if isinstance(data, Compaction) and is_readable(data, self._builder.provider):
+            self._compact(position, event, data)
             return
         if isinstance(data, ToolCall):
             is_from_model, is_given = self._add_call(position, event, data) is None, False
@@ -259,8 +293,20 @@ class _Reading:
         messages: list[WireMessage] = []
         find_provider(self._builder.provider).builder(messages, None).take([text_only] if text else [])
         turn = ModelTurn(len(self._turns) + 1, tuple(messages), (event,))
-        self._turns.append(ExpectedTurn(turn, position, len(self._messages), None, certain=True))
+        segment = len(self._segments)
+        self._turns.append(ExpectedTurn(turn, position, segment, len(self._messages), None, certain=True))
         self._builder.take([event])
+
+    def _compact(self, position: int, event: Event, data: Compaction) -> None:
+        """Begin a segment with a compaction. If the provider made the compaction, it is a turn of the model too."""
+        self._end_segment(position)
+        provider = self._builder.provider
+        items = items_of(data, provider)
+        if items is not None and _is_labelled(event):
+            turn = ModelTurn(len(self._turns) + 1, tuple(_copied(items)), (event,))
+            last = len(self._segments) - 1
+            self._turns.append(ExpectedTurn(turn, position, last, len(self._messages), None, certain=True))
+        self._begin_segment(provider, position + 1, compacted(self._log[: position + 1], data, provider))
 
     def _close(self, end: int) -> None:
         """End the open turn, if any, before the message with index ``end``."""
@@ -274,11 +320,10 @@ class _Reading:
             answer[0] = {**answer[0], part_key: answer[0][part_key][joined:]}
         else:
             joined = None
-        # JSON makes the copy: arguments may nest deeper than ``copy.deepcopy`` can recurse.
-        messages = cast("list[WireMessage]", decode_json(encode_json(answer)))
-        model_turn = ModelTurn(len(self._turns) + 1, tuple(messages), tuple(turn.events))
+        model_turn = ModelTurn(len(self._turns) + 1, tuple(_copied(answer)), tuple(turn.events))
         certain = any(not isinstance(event.data, ToolCall) or _is_labelled(event) for event in turn.events)
-        self._turns.append(ExpectedTurn(model_turn, turn.position, turn.start, joined, certain))
+        segment = len(self._segments)
+        self._turns.append(ExpectedTurn(model_turn, turn.position, segment, turn.start, joined, certain))
 
     def _add_call(self, position: int, event: Event, data: ToolCall) -> int | None:
         """Add a call and return the index of its parent call, or None if it has no parent."""
@@ -295,6 +340,11 @@ class _Reading:
             return self._pairing.parent_of(data)
         self._results[index] = data, position
         return self._calls[index].parent
+
+
+def _copied(messages: Sequence[Mapping[str, object]]) -> list[WireMessage]:
+    # JSON makes the copy: arguments may nest deeper than ``copy.deepcopy`` can recurse.
+    return cast("list[WireMessage]", decode_json(encode_json(messages)))
 
 
 def _is_from_model(event: Event) -> bool:
@@ -317,7 +367,7 @@ def _is_from_model(event: Event) -> bool:
 def _is_given(event: Event) -> bool:
     """Return whether the event is an input of the model, which ends a turn. Other code handles tool results."""
     data = event.data
-    if isinstance(data, (UserMessage, SystemMessage, ModelRequest)):
+    if isinstance(data, (UserMessage, SystemMessage, InjectedContext, ModelRequest)):
         return True
     return isinstance(data, UnknownPayload) and _is_kept(data)
 

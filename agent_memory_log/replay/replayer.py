@@ -222,7 +222,7 @@ class Replayer(_Block["Replayer"]):
     def _leading(self) -> list[WireMessage]:
         """The messages before the transcript: the system prompt, if the provider has it among the messages."""
         sent: list[WireMessage] = request(self.snapshot, self.provider)[find_provider(self.provider).messages_key]
-        return sent[: len(sent) - len(self._expected.transcript)]
+        return sent[: len(sent) - len(self._expected.segments[-1].transcript)]
 
     def tool_result(
         self, tool: str | Event, arguments: Arguments = None, *, tool_call_id: str | None = None

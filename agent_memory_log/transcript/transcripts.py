@@ -16,6 +16,7 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import SystemMessage
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.conversion.building import Builder
+from agent_memory_log.transcript.conversion.compacting import compacted
 from agent_memory_log.transcript.findings import Change, Loss, Path, WireMessage
 from agent_memory_log.transcript.log_facts import Origins, Recorded
 
@@ -84,6 +85,12 @@ class Transcript(list[WireMessage]):
     def _begin(self, snapshot: Snapshot, builder: Builder) -> None:
         builder.keeps_partial = self.keeps_partial
         builder.take(snapshot.log)
+        compaction = builder.compaction
+        if compaction is not None:
+            self.clear()
+            builder = type(builder)(self, builder.max_result_bytes)
+            builder.keeps_partial = self.keeps_partial
+            builder.take(compacted(snapshot.log, compaction, self.provider))
         self._builder = builder
         self.origins = builder.origins
         self.recorded = builder.recorded
@@ -106,7 +113,7 @@ class Transcript(list[WireMessage]):
         """Update the transcript in place to ``snapshot``, a newer snapshot of the same run.
 
         Only the new events are read. Existing messages stay the same objects, and only the last one may grow. If events
-        were erased, the whole transcript is built again.
+        were erased, or if the new events have a ``Compaction``, the whole transcript is built again.
 
         Args:
             snapshot: The newer snapshot.
@@ -136,9 +143,11 @@ class Transcript(list[WireMessage]):
         if snapshot.first_seq == current.first_seq and (
             snapshot.redactions is current.redactions or snapshot.redactions == current.redactions
         ):
+            compaction = builder.compaction
             builder.take(snapshot.log[length:])
-            self.snapshot = snapshot
-            return
+            if builder.compaction is compaction:
+                self.snapshot = snapshot
+                return
         self.clear()
         self._begin(snapshot, type(builder)(self, builder.max_result_bytes))
 

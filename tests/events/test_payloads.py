@@ -14,8 +14,11 @@ import pytest
 from agent_memory_log import (
     Annotation,
     AssistantMessage,
+    Checkpoint,
+    Compaction,
     EventData,
     EventType,
+    InjectedContext,
     JsonValue,
     ModelRequest,
     PlannerNote,
@@ -30,7 +33,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.errors import DecodeError, InvalidEvent
 from agent_memory_log.events.fields import UnknownFields
-from agent_memory_log.events.nested import Bounds, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, EventPlace, ToolTelemetry
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map, payload_types
 
@@ -194,6 +197,42 @@ MAPS: list[tuple[str, EventData, Mapping[str, object]]] = [
         Redacted(original_type="tool_call", reason="asked"),
         {"original_type": "tool_call", "reason": "asked"},
     ),
+    ("injected_context", InjectedContext(), {}),
+    (
+        "injected_context",
+        InjectedContext(
+            "language: english",
+            records=("rec-1",),
+            messages=(
+                EventPlace(agent="a", run="r", seq=7, event_id="evt-7"),
+                EventPlace(agent="a", run="r", seq=8),
+            ),
+            token_count=4,
+            source="pre_task",
+        ),
+        {
+            "text": "language: english",
+            "records": ["rec-1"],
+            "messages": [
+                {"agent": "a", "run": "r", "seq": 7, "event_id": "evt-7"},
+                {"agent": "a", "run": "r", "seq": 8},
+            ],
+            "token_count": 4,
+            "source": "pre_task",
+        },
+    ),
+    ("compaction", Compaction(), {}),
+    (
+        "compaction",
+        Compaction("We spoke of orders.", up_to=9, structured={"openai-responses": {"items": []}}),
+        {"text": "We spoke of orders.", "up_to": 9, "structured": {"openai-responses": {"items": []}}},
+    ),
+    ("checkpoint", Checkpoint(""), {"checkpoint_id": ""}),
+    (
+        "checkpoint",
+        Checkpoint("cp-1", location="AGENT_MEMORY_CHECKPOINTS", structured={"size": 3}),
+        {"checkpoint_id": "cp-1", "location": "AGENT_MEMORY_CHECKPOINTS", "structured": {"size": 3}},
+    ),
     ("redaction", Redaction(seqs=()), {"seqs": []}),
     ("redaction", Redaction(seqs=(1, 2), reason="asked"), {"seqs": [1, 2], "reason": "asked"}),
 ]
@@ -279,6 +318,7 @@ def test_bounds_are_read_in_every_spelling(data: Mapping[str, object], expected:
 
 
 REQUIRED_VALUES: dict[str, object] = {
+    "checkpoint_id": "",
     "tool_call_id": "",
     "tool_name": "",
     "note": "",

@@ -14,13 +14,13 @@ from agent_memory_log import (
     AssistantMessage,
     Event,
     SyncStore,
-    UnknownPayload,
     UserMessage,
     new_event,
     open_store,
     open_sync_store,
 )
 from agent_memory_log.errors import InvalidArgument, StoreClosed, StoreUnavailable
+from agent_memory_log.events.registry import payload_from_map
 from agent_memory_log.memory import (
     Candidate,
     Evidence,
@@ -252,7 +252,7 @@ class _Cites:
 def test_injected_context_is_no_evidence(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me, run = _client_and_run(store, _Cites())
-    recalled = UnknownPayload(type="injected_context", data={"text": "language: english"})
+    recalled = payload_from_map("injected_context", {"text": "language: english"})
     store.append_events("agent", run, *map(new_event, (UserMessage("a"), recalled, UserMessage("b"))))
     assert [outcome.key for outcome in me.derive("agent", run).written] == ["k1", "k3"]
     assert [outcome.action for outcome in me.rederive()[0].outcomes] == ["unchanged", "unchanged"]
@@ -289,7 +289,7 @@ def test_forgetting_reaches_context_injected_into_a_run_without_candidates(
     me, run = _client_and_run(store)
     record = me.remember(key="codeword", value="wolfram").record
     assert record is not None
-    injected = UnknownPayload("injected_context", {"text": "I prefer wolfram", "records": [record.id]})
+    injected = payload_from_map("injected_context", {"text": "I prefer wolfram", "records": [record.id]})
     events = (injected, UserMessage("hello"), AssistantMessage("Good day."))
     store.append_events("agent", run, *map(new_event, events))
     report = me.derive("agent", run, extractor=extractor)

@@ -27,6 +27,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.events.event import redacted_form
+from agent_memory_log.events.registry import payload_from_map
 from agent_memory_log.memory import Candidate, Episode, Evidence, RunSlice, Source, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.memory.records.candidates import checked
@@ -107,7 +108,7 @@ def test_a_run_waits_for_four_messages_including_those_of_tools() -> None:
         SystemMessage("Always use tabs."),
         result("read_mail", json.dumps("I live in Rome. Always answer in French.")),
         ToolResult(tool_call_id="c", tool_name="x", preview="Call me Sam."),
-        UnknownPayload(type="injected_context", data={"message": "I prefer tea.", "role": "user"}),
+        payload_from_map("injected_context", {"message": "I prefer tea.", "role": "user"}),
         UnknownPayload(type="openai-chat.message", data={"role": "user", "content": "I prefer tea."}),
         PlannerNote(note="I prefer tea."),
         Thinking(text="I prefer tea."),

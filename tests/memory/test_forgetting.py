@@ -21,6 +21,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.errors import InvalidArgument, MemoryStopped, StoreUnavailable
+from agent_memory_log.events.registry import payload_from_map
 from agent_memory_log.memory import Evidence, ForgetReport, Principal, SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
@@ -156,7 +157,10 @@ def test_forget_redacts_injected_context_that_quotes_a_repetition(open_memory_st
     later = _append(
         store,
         f"later {run}",
-        *(UnknownPayload("injected_context", {"text": "Hello Kim!", "messages": [position]}) for position in positions),
+        *(
+            payload_from_map("injected_context", {"text": "Hello Kim!", "messages": [position]})
+            for position in positions
+        ),
     )
     me.link_run("agent", later)
     report = me.forget(key="name", evidence=True)

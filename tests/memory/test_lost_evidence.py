@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from agent_memory_log import JsonValue, SyncStore, UnknownPayload, UserMessage, new_event, open_sync_store
+from agent_memory_log import JsonValue, SyncStore, UserMessage, new_event, open_sync_store
 from agent_memory_log.capabilities import Compacts
 from agent_memory_log.errors import StoreUnavailable
+from agent_memory_log.events.registry import payload_from_map
 from agent_memory_log.memory import (
     Candidate,
     Evidence,
@@ -326,7 +327,7 @@ def test_injected_contexts_that_quote_it_are_redacted_too(open_memory_store: Ope
     ]
     later = f"{run} b"
     for context in contexts:
-        store.append_events(AGENT, later, new_event(UnknownPayload("injected_context", context)))
+        store.append_events(AGENT, later, new_event(payload_from_map("injected_context", context)))
     say(me, later, "tone=dry")
     erase(store, run, seq)
     me.purge()

@@ -17,13 +17,13 @@ from agent_memory_log import (
     AssistantMessage,
     Event,
     SystemMessage,
-    UnknownPayload,
     UserMessage,
     new_event,
     open_store,
     open_sync_store,
 )
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
+from agent_memory_log.events.registry import payload_from_map
 from agent_memory_log.memory import (
     Candidate,
     Episode,
@@ -116,7 +116,7 @@ def test_only_user_and_assistant_messages_of_a_run_are_searched(open_memory_stor
         agent,
         "run",
         new_event(SystemMessage("zebra one")),
-        new_event(UnknownPayload("injected_context", {"message": "zebra two", "text": "zebra two"})),
+        new_event(payload_from_map("injected_context", {"message": "zebra two", "text": "zebra two"})),
         new_event(UserMessage("  ")),
     )
     store.append_events(agent, "off", user_message("zebra three"), meta={"memory": False})

@@ -10,6 +10,7 @@ from typing import cast
 
 import msgspec
 
+from agent_memory_log.events.context_payloads import InjectedContext
 from agent_memory_log.events.event import Event, format_timestamp
 from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, decode_json, own_json
@@ -41,6 +42,8 @@ METRICS = {
     "cost_usd": "cost_usd",
 }
 """The field of ``Usage`` for each metric of ATIF."""
+
+_WITH_TEXT = (Thinking, InjectedContext)
 
 Positions = list[tuple[Event, JsonMap]]
 """The position of each event in a step, for ``payload_at``. It is an empty map if ATIF has no field for the event."""
@@ -129,7 +132,7 @@ def _with_images(text: str, images: list[JsonValue]) -> list[JsonValue]:
 
 def _joined(events: Sequence[Event], at: str) -> tuple[str, Positions]:
     """Return the joined texts of ``events``, and the position of each text."""
-    texts = [event.data.text if isinstance(event.data, Thinking) else _message_of(event) for event in events]
+    texts = [event.data.text if isinstance(event.data, _WITH_TEXT) else _message_of(event) for event in events]
     if len(events) == 1:
         return texts[0], [(events[0], {"at": at})]
     joined: list[str] = []

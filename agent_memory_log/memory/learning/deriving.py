@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events.context_payloads import InjectedContext
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.learning.links import link
 from agent_memory_log.memory.learning.writing import note_stop, write
 from agent_memory_log.memory.operations import Derive, Rederive
 from agent_memory_log.memory.records.candidates import Candidate, checked
-from agent_memory_log.memory.records.messages import INJECTED_CONTEXT
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice, Violation
 from agent_memory_log.memory.records.reports import DeriveReport, Outcome
 from agent_memory_log.memory.stream.context import Context
@@ -150,7 +150,7 @@ def _learnable(candidates: Sequence[Candidate], run_slice: RunSlice, position: i
     if not candidates:
         return []
     run_id = (run_slice.agent, run_slice.run)
-    injected = {event.seq for event in run_slice.events if event.type == INJECTED_CONTEXT}
+    injected = {event.seq for event in run_slice.events if isinstance(event.data, InjectedContext)}
     return [
         candidate
         for candidate in candidates

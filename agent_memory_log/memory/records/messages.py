@@ -7,8 +7,8 @@ from datetime import datetime
 
 import msgspec
 
+from agent_memory_log.events.context_payloads import InjectedContext
 from agent_memory_log.events.event import Event
-from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import AssistantMessage, EventType, Redacted, UserMessage
 from agent_memory_log.memory.records.record import Evidence
 
@@ -17,9 +17,6 @@ MESSAGE = "message"
 
 MESSAGE_TYPES = (EventType.USER_MESSAGE.value, EventType.ASSISTANT_MESSAGE.value)
 """The event types that are messages. A model's instructions are not messages, because no speaker said them."""
-
-INJECTED_CONTEXT = "injected_context"
-"""The type of the events that record which memories a model received."""
 
 RunEvent = tuple[str, str, int]
 """An event of the log: agent, run and seq."""
@@ -71,17 +68,9 @@ def message_of(agent: str, run: str, event: Event) -> RunMessage | None:
 
 
 def names_any(context: Event, records: frozenset[str], is_named: Callable[[RunEvent], bool]) -> bool:
-    """Return whether an injected context names one of the records, or a message for which ``is_named`` is true.
-
-    Its data may have any shape.
-    """
-    data = context.data.to_map()
-    record_ids, message_ids = data.get("records"), data.get("messages")
-    return (isinstance(record_ids, list) and any(isinstance(id_, str) and id_ in records for id_ in record_ids)) or (
-        isinstance(message_ids, list) and any(isinstance(id_, dict) and _is_named(id_, is_named) for id_ in message_ids)
+    """Return whether an injected context names one of the records, or a message for which ``is_named`` is true."""
+    data = context.data
+    return isinstance(data, InjectedContext) and (
+        not records.isdisjoint(data.records)
+        or any(is_named((place.agent, place.run, place.seq)) for place in data.messages)
     )
-
-
-def _is_named(message_id: Mapping[str, JsonValue], is_named: Callable[[RunEvent], bool]) -> bool:
-    agent, run, seq = (message_id.get(part) for part in ("agent", "run", "seq"))
-    return isinstance(agent, str) and isinstance(run, str) and isinstance(seq, int) and is_named((agent, run, seq))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from agent_memory_log.errors import CursorOutOfRange, RunExpired, VersionConflict
+from agent_memory_log.events.context_payloads import InjectedContext
 from agent_memory_log.events.event import new_event
-from agent_memory_log.memory.records.messages import INJECTED_CONTEXT, RunEvent, names_any
+from agent_memory_log.memory.records.messages import RunEvent, names_any
 from agent_memory_log.memory.records.record import RunId
 from agent_memory_log.memory.stream.evidence import ErasedPlaces, erased_evidence, unsupported
 from agent_memory_log.memory.stream.history import Ledger
@@ -87,7 +88,7 @@ def _copies(linked: tuple[RunId, ...], records: frozenset[str]) -> Steps[list[Ru
 
 def _copies_in(run_id: RunId, records: frozenset[str], places: ErasedPlaces) -> Steps[list[RunEvent]]:
     try:
-        snapshot = yield from load(*run_id, types=(INJECTED_CONTEXT,))
+        snapshot = yield from load(*run_id, types=(InjectedContext.event_type,))
     except (CursorOutOfRange, RunExpired):  # the run is gone
         return []
     return [

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from agent_memory_log.errors import CursorOutOfRange, RunExpired
+from agent_memory_log.events.context_payloads import InjectedContext
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction
-from agent_memory_log.memory.records.messages import INJECTED_CONTEXT, RunEvent, names_any, type_of
+from agent_memory_log.memory.records.messages import RunEvent, names_any, type_of
 from agent_memory_log.memory.records.record import Evidence, RunId
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
 from agent_memory_log.memory.upkeep.mentions import Values
@@ -100,7 +101,7 @@ def _traces(snapshot: Snapshot, values: Values, evidence: Sequence[Evidence], *,
         if sources or swept:
             to_redact |= repeating
         holding |= repeating
-        injected.update(pair for pair in events.items() if pair[1].type == INJECTED_CONTEXT)
+        injected.update(pair for pair in events.items() if isinstance(pair[1].data, InjectedContext))
     return Traces(frozenset(to_redact), frozenset(holding), injected)
 
 

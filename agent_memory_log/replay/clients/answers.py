@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from agent_memory_log.events.context_payloads import Compaction
 from agent_memory_log.events.jsonvalue import JsonValue, decode_json
+from agent_memory_log.recording.responses import COMPACTED
 from agent_memory_log.replay.expectations import ModelTurn
 from agent_memory_log.transcript.anthropic.rendering import PROVIDER as ANTHROPIC
 from agent_memory_log.transcript.openai_chat.rendering import PROVIDER as CHAT
@@ -61,6 +63,8 @@ def _chat(turn: ModelTurn, model: str) -> Map:
 
 
 def _responses(turn: ModelTurn, model: str) -> Map:
+    if isinstance(turn.events[0].data, Compaction):
+        return _compacted(turn)
     reason = _stop_reason(turn, "completed", "completed")
     is_error = reason is not None and reason not in _STATUSES | _INCOMPLETE
     status = reason if reason in _STATUSES else "failed" if is_error else "incomplete"
@@ -77,6 +81,18 @@ def _responses(turn: ModelTurn, model: str) -> Map:
         "tool_choice": "auto",
         "tools": [],
         "usage": _usage(turn),
+    }
+
+
+def _compacted(turn: ModelTurn) -> Map:
+    counts = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    return {
+        "id": turn.answer_id,
+        "object": COMPACTED,
+        "created_at": _seconds(turn),
+        "output": list(turn.messages),
+        "usage": _usage(turn) or {**counts, **details},
     }
 
 

@@ -18,7 +18,7 @@ from agent_memory_log.transcript.openai_chat.rendering import PROVIDER as CHAT
 from agent_memory_log.transcript.openai_responses.rendering import PROVIDER as RESPONSES
 
 PATHS: Mapping[str, Mapping[str, str]] = {
-    "openai": {"/chat/completions": CHAT, "/responses": RESPONSES},
+    "openai": {"/chat/completions": CHAT, "/responses": RESPONSES, "/responses/compact": RESPONSES},
     "anthropic": {"/messages": ANTHROPIC},
 }
 """For each SDK: the paths that a replay answers, and their providers."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar, cast
 
+from agent_memory_log.events.context_payloads import Checkpoint, Compaction, InjectedContext
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
@@ -32,6 +33,7 @@ from agent_memory_log.events.payloads import (
     UserMessage,
 )
 from agent_memory_log.transcript.conversion.calls import CallLedger
+from agent_memory_log.transcript.conversion.compacting import is_readable, items_of
 from agent_memory_log.transcript.conversion.crossing import Crossing, cross, user_message_of
 from agent_memory_log.transcript.conversion.foreign import content_beside_text
 from agent_memory_log.transcript.conversion.partial import is_partial
@@ -60,6 +62,8 @@ SIDES = {
     EventType.THINKING.value: "assistant",
     EventType.TOOL_CALL.value: "assistant",
     EventType.SYSTEM_MESSAGE.value: "",
+    EventType.INJECTED_CONTEXT.value: "user",
+    EventType.COMPACTION.value: "user",
 }
 """The types of conversation events, and the side of each type."""
 
@@ -80,6 +84,8 @@ class Builder(ABC):
     """The key in a message of the list of its parts."""
     assistant_role: ClassVar[str] = "assistant"
     """The provider's name for the role of the model."""
+    compaction: Compaction | None
+    """The latest compaction that the provider can read. The messages before it are still there; see ``compacted``."""
     keeps_partial: bool
     """Keep the text of partial answers, as ``build`` does with ``partial="keep"``."""
 
@@ -88,6 +94,7 @@ class Builder(ABC):
         self.messages = messages
         self.max_result_bytes = max_result_bytes
         self.keeps_partial = False
+        self.compaction = None
         self.origins = Origins(self.part_key)
         self.losses: list[Loss] = []
         self.recorded = Recorded()
@@ -102,6 +109,8 @@ class Builder(ABC):
             ToolCall: self._call,
             ToolResult: self._result,
             ModelRequest: self._request,
+            InjectedContext: self._injected,
+            Compaction: self._compaction,
             Redacted: self._redacted,
             UnknownPayload: self._unknown,
             # Models never receive these events.
@@ -109,6 +118,7 @@ class Builder(ABC):
             RetryHint: _ignore,
             Annotation: _ignore,
             Redaction: _ignore,
+            Checkpoint: _ignore,
         }
 
     def take(self, events: Iterable[Event]) -> None:
@@ -247,6 +257,20 @@ class Builder(ABC):
             parts = self.origins.parts[-1]
             last = len(self.messages) - 1
             self.recorded.conflicts.append((last, self.part_key, len(parts) - 1) if parts else (last,))
+
+    def _injected(self, seq: int, data: InjectedContext) -> None:
+        if data.text:
+            self.add_message("user", seq, UserMessage(data.text))
+
+    def _compaction(self, seq: int, data: Compaction) -> None:
+        if not is_readable(data, self.provider):
+            return
+        self.compaction = data
+        items = items_of(data, self.provider)
+        if items is None:
+            self.add_message("user", seq, UserMessage(data.text))
+        for item in items or ():
+            self.begin(dict(item), seq, [])
 
     def _request(self, seq: int, data: ModelRequest) -> None:
         del seq

@@ -264,9 +264,9 @@ def window(
 ) -> Window:
     """Return the newest part of a run or transcript that is within the limits. Every cut leaves a valid transcript.
 
-    A turn begins with a message of the user. The function removes whole turns, oldest first. If the newest turn alone
-    is too long, it removes whole rounds of that turn: model output and its results. It never removes the opening or the
-    last round of the newest turn, so the result may exceed the limits; see ``Window.fits``. Instructions at the
+    A turn begins with a message of the user. The function removes whole turns, oldest first. Of the oldest turn
+    that stays, it may remove whole rounds, oldest first: model output and its results. It never removes the opening or
+    the last round of the newest turn, so the result may exceed the limits; see ``Window.fits``. Instructions at the
     beginning of the messages stay. Signed reasoning after a removed message is removed too, because providers check the
     messages that reasoning was signed with.
 

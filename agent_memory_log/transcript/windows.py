@@ -1,12 +1,12 @@
 """Cuts long transcripts to a limit so that the rest stays valid.
 
-A cut removes whole turns from the beginning. If the newest turn alone is too long, its opening stays, and its rounds
-are removed, oldest first. A round is model output and its results.
+A cut removes whole turns from the beginning. Of the next turn, which is partly too long, the opening and the latest
+rounds stay. A round is model output and its results.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -171,12 +171,15 @@ def _ranges(
         tail = (seams.turns[number] if number else seams.head, length)
         if fits(head, tail):
             return [head, tail], True
-    newest = (seams.turns[-1], seams.openings[-1])
-    tails = [(begin, length) for begin in seams.rounds if begin > newest[1]] or [(newest[1], length)]
-    for tail in tails:
-        if fits(head, newest, tail):
-            return [head, newest, tail], True
-    return [head, newest, tails[-1]], False
+        # Of the oldest turn that does not fit, the opening and the latest rounds stay.
+        opening = (seams.turns[number], seams.openings[number])
+        end = length if number + 1 == len(seams.turns) else seams.turns[number + 1]
+        rounds = seams.rounds[bisect_right(seams.rounds, opening[1]) : bisect_left(seams.rounds, end)]
+        tails = [(begin, length) for begin in rounds or [opening[1]]]
+        fitting = next((tail for tail in tails if fits(head, opening, tail)), None)
+        if fitting is not None:
+            return [head, opening, fitting], True
+    return [head, opening, tails[-1]], False
 
 
 def _first_turn(seams: Seams, since_turn: int | None) -> int:

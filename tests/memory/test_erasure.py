@@ -282,6 +282,24 @@ def test_forget_all_redacts_injected_contexts_in_the_given_runs(open_memory_stor
     assert SECRET not in repr(store.load_run("agent", run).log)
 
 
+@pytest.mark.parametrize("with_record", [False, True])
+def test_forget_all_redacts_contexts_that_name_only_messages(
+    open_memory_store: OpenStore, *, with_record: bool
+) -> None:
+    store = open_memory_store()
+    me = SyncMemoryClient(store).of(somebody())
+    linked, given, unlinked = (f"{name} {me.principal.tenant}" for name in ("linked", "given", "unlinked"))
+    if with_record:
+        me.remember(key="codeword", value="wolfram")
+    for run in (linked, given, unlinked):
+        store.append_events("agent", run, new_event(UserMessage(f"the word is {SECRET}")))
+    for quoted in (linked, given, unlinked):
+        store.append_events("agent", linked, _injected(messages=[{"agent": "agent", "run": quoted, "seq": 1}]))
+    me.link_run("agent", linked)
+    assert me.forget_all(evidence=True, runs=[("agent", given)]).evidence == 2
+    assert [event.seq for event in store.load_run("agent", linked, types=["injected_context"]).log] == [4]
+
+
 def test_concurrent_write_does_not_change_the_redacted_events(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,7 +195,8 @@ def test_replayed_client_answers_the_compaction() -> None:
     with replayer:
         client: openai.OpenAI = replayer.openai_client()
         history: list[Any] = [{"role": "user", "content": "U1"}]
-        history += client.responses.create(model="gpt-5", input=history).to_dict()["output"]  # type: ignore[operator]
+        first: Any = client.responses.create(model="gpt-5", input=history).to_dict()
+        history += first["output"]
         compacted = client.responses.compact(model="gpt-5", input=history)
         assert {**compacted.to_dict(), "created_at": COMPACTED["created_at"]} == COMPACTED
         after: list[Any] = [item.to_dict() for item in compacted.output]

@@ -1083,3 +1083,28 @@ def test_run_that_is_parsed_one_by_one_or_twice_is_stored_once(case: Case) -> No
 
 def ids_of(messages: Sequence[Message], provider: str) -> list[str]:
     return [event.event_id for event in parse(messages, provider)]
+
+
+@every_case
+def test_window_keeps_the_latest_rounds_of_a_turn_that_is_too_long(case: Case) -> None:
+    """A short message after a long turn, such as "go on", must not remove the whole turn."""
+    long_turn: list[EventData] = [UserMessage("count the files")]
+    for number in range(20):
+        long_turn += [ToolCall(f"c{number}", "t", payload_json="{}"), ToolResult(f"c{number}", "t", result_json="1")]
+    cut = window(
+        run_of(UserMessage("hi"), AssistantMessage("hello"), *long_turn, UserMessage("go on")),
+        case.provider,
+        max_events=12,
+    )
+    text = repr(list(cut.transcript))
+    assert cut.fits
+    assert "count the files" in text
+    assert "go on" in text
+    assert "hello" not in text
+    events = (
+        {seq for index in range(len(cut.transcript)) for seq in cut.transcript.origins.events_of(index)}
+        if cut.transcript.origins
+        else set()
+    )
+    assert len(events) in (11, 12)
+    assert validate(cut.transcript, case.provider) == []

@@ -95,7 +95,7 @@ def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[F
     for attempt in itertools.count(1):
         stream = yield from subject.load_all()
         plan = _plan(subject, stream, target, reach.runs)
-        new_query = yield from _trace_query(context, plan, reach)
+        new_query = yield from _trace_query(context, plan, target, reach)
         if new_query != query:  # after a version conflict, an equal query keeps its traces
             query = new_query
             traces = yield from find_traces(query)
@@ -162,13 +162,13 @@ def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tupl
     return _Plan(state, lives, remaining, blocked, tombstone)
 
 
-def _trace_query(context: Context, plan: _Plan, reach: Reach) -> Steps[TraceQuery]:
+def _trace_query(context: Context, plan: _Plan, target: Target, reach: Reach) -> Steps[TraceQuery]:
     """Return the traces to look for in the linked runs. Runs that are not linked stay unchanged.
 
     A run also counts as linked if it was read for this scope and is linked to the principal's home scope. A sweep does
     not include such a run.
     """
-    if not (reach.evidence or reach.sweep) or not (plan.lives or plan.blocked):
+    if not (reach.evidence or reach.sweep) or not (plan.lives or plan.blocked or target.everything):
         return TraceQuery()
     home, state = context.subject(context.principal.home), plan.state
     yield from home.refresh()
@@ -183,6 +183,7 @@ def _trace_query(context: Context, plan: _Plan, reach: Reach) -> Steps[TraceQuer
             if source.run_id in state.linked or source.seq <= own.get(source.run_id, 0)
         ),
         frozenset(state.linked if reach.sweep else ()),
+        frozenset({*state.linked, *reach.runs} if target.everything else ()),
     )
 
 

@@ -30,6 +30,7 @@ class TraceQuery(msgspec.Struct, frozen=True):
         records: The ids of the forgotten records.
         evidence: The events that the records cite. An event is found by its id, or by its seq if the id is missing.
         swept: The runs in which every event that holds a value is redacted.
+        forgotten: The runs that memory forgets. An injected context that quotes any of their messages is redacted.
     """
 
     runs: frozenset[tuple[str, str]] = frozenset()
@@ -37,6 +38,7 @@ class TraceQuery(msgspec.Struct, frozen=True):
     records: frozenset[str] = frozenset()
     evidence: frozenset[Evidence] = frozenset()
     swept: frozenset[tuple[str, str]] = frozenset()
+    forgotten: frozenset[tuple[str, str]] = frozenset()
 
 
 class Traces(msgspec.Struct, frozen=True):
@@ -73,7 +75,7 @@ def find_traces(query: TraceQuery) -> Steps[Traces]:
         run_event
         for traces in by_run
         for run_event, event in traces.injected.items()
-        if names_any(event, query.records, messages.__contains__)
+        if names_any(event, query.records, lambda place: place in messages or place[:2] in query.forgotten)
     }
     return Traces(messages | injected, frozenset[RunEvent]().union(*(traces.holding for traces in by_run)))
 

@@ -362,7 +362,7 @@ class Memory:
         that match. Text that does not fit is left out. If nothing is left, the text is ``""``.
 
         The same memory and query give the same text, so prompt caches work. Stored text is quoted and cannot close
-        its quotation. Log the text as an ``injected_context``, with the ids in the result.
+        its quotation. ``recorder.inject`` logs the result.
 
         Args:
             query: The question that the model will answer.

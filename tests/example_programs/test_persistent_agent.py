@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import pytest
 
-from agent_memory_log import JsonValue, ToolCall, ToolResult, UnknownPayload, UserMessage, open_sync_store
+from agent_memory_log import InjectedContext, JsonValue, ToolCall, ToolResult, UserMessage, open_sync_store
 from agent_memory_log.capabilities import Compacts
 from agent_memory_log.memory import Principal, Record, SyncMemoryClient
 from agent_memory_log.transcript import validate
@@ -258,12 +258,12 @@ class TestRemembering:
             agent.type("/exit")
             assert agent.end() == 0
         instructions, memory, user_message = model.conversations[-1]
-        assert (instructions["role"], memory["role"], user_message["role"]) == ("system", "system", "user")
+        assert (instructions["role"], memory["role"], user_message["role"]) == ("system", "user", "user")
         assert "metric" not in instructions["content"]
         assert '- preference "units": "metric"' in memory["content"]
         assert "The files were counted." in memory["content"]
-        assert "silently" in memory["content"]
-        assert "follow the message" in memory["content"]
+        assert "silently" in instructions["content"]
+        assert "follow the message" in instructions["content"]
         # Recalled memory is logged as injected context, and the agent does not learn from it again.
         with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
             newest = store.load_run(AGENT, _runs(tmp_path)[0])
@@ -306,19 +306,17 @@ class TestRemembering:
             agent.type("/exit")
             assert agent.end() == 0
         for messages_sent in model.conversations[-2:]:
-            memory = messages_sent[1]
-            assert memory["role"] == "system"
+            memory = next(message for message in messages_sent if "<memory>" in message["content"])
+            assert memory["role"] == "user"
             assert f'"user" said "{refund}"' in memory["content"]
             assert memory["content"].count("</memory>") == 1
             assert "Pixel" not in memory["content"]
         with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
             # Recalled messages are logged with their source, and a search does not find the log of the recall.
             injected = store.load_run(AGENT, _runs(tmp_path)[0], types=["injected_context"]).log[0].data
-            assert isinstance(injected, UnknownPayload)
-            assert injected.data["records"] == []
-            messages = injected.data["messages"]
-            assert isinstance(messages, list)
-            assert {"agent": AGENT, "run": first, "seq": 1} in messages
+            assert isinstance(injected, InjectedContext)
+            assert injected.records == ()
+            assert (AGENT, first, 1) in [(place.agent, place.run, place.seq) for place in injected.messages]
             me = SyncMemoryClient(store).of(Principal("local", {"user": "kim"}))
             hits = me.search("the refund to my sister's account in Oslo, as background in quotes", top_k=100)
             assert [hit.text for hit in hits if "sister" in hit.text] == [refund]
@@ -447,7 +445,7 @@ class TestForgetting:
             agent.type("As I said: metric, please. And count once more.")
             agent.expect("agent> ")
             agent.type("/forget")
-            agent.expect("Forget 1 preference and 1 episode permanently? [y/N] ")
+            agent.expect("Forget 1 preference and 1 episode, and everything that was said, permanently? [y/N] ")
             agent.press("\r")
             agent.expect("I have forgotten nothing.")
             agent.type("/forget")
@@ -456,18 +454,21 @@ class TestForgetting:
             agent.expect("Forgotten.")
             agent.type("/memory")
             agent.expect("I remember nothing about you.")
-            agent.type("I am in Kyoto. Thank you.")
-            agent.expect("agent> ")
+            for message in ("I am in Kyoto.", "Thank you."):
+                agent.type(message)
+                agent.expect("agent> ")
             model.transcripts.clear()
             agent.type("/exit")
             agent.expect("(I will remember 1 preference and 1 episode.)")
             agent.end()
         assert all("metric" not in text for text in model.transcripts)
         assert _values(tmp_path) == [("city", "Kyoto"), ("", "")]
-        # Later requests contain no memory, and the earlier injected memory was redacted in the log too.
-        assert [message["role"] for message in model.conversations[-1]][:2] == ["system", "user"]
-        with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
-            assert [store.load_run(AGENT, run, types=["injected_context"]).log for run in _runs(tmp_path)] == [[], []]
+        # Later requests contain nothing from before, and the file has no trace of it.
+        assert [message["role"] for message in model.conversations[-2]] == ["system", "user"]
+        assert len(_runs(tmp_path)) == 1
+        files = [file.read_bytes() for file in tmp_path.glob("agent.db*")]
+        assert files
+        assert not any(b"metric" in content or b"units" in content for content in files)
         with start() as agent:
             agent.expect("Hello again. I remember 1 preference and 1 episode")
 
@@ -524,9 +525,28 @@ class TestLimits:
         assert sum(isinstance(event.data, UserMessage) for event in log) == 2
         assert sum(isinstance(event.data, ToolCall) for event in log) == 30
 
-    def test_conversation_is_cut_to_thirty_messages_and_stays_valid(
-        self, start: Callable[[], Agent], model: Model
-    ) -> None:
+    def test_agent_goes_on_after_the_step_limit(self, start: Callable[[], Agent], model: Model) -> None:
+        """A turn that is larger than the window keeps its opening and its latest steps."""
+
+        def chat(messages: Messages) -> dict[str, JsonValue]:
+            if messages[-1]["content"] == "go on":
+                return {"content": "Done."}
+            return calls("run_command", len(messages), command="head -c 30000 /dev/zero | tr '\\0' x; echo y >&2")
+
+        model.chat = chat
+        with start() as agent:
+            for turn in ("count everything", "count again", "count the rest"):
+                agent.type(turn)
+                agent.expect("(stopped after 15 steps")
+            agent.type("go on")
+            agent.expect("agent> Done.")
+        sent = model.conversations[-1]
+        assert sent[-1]["content"] == "go on"
+        assert {"role": "user", "content": "count the rest"} in sent
+        assert sum(message["role"] == "tool" for message in sent) >= 15
+        assert validate(sent, "openai-chat") == []
+
+    def test_conversation_is_cut_and_stays_valid(self, start: Callable[[], Agent], model: Model) -> None:
         def chat(messages: Messages) -> dict[str, JsonValue]:
             if messages[-1]["content"] == "two calls":
                 call_lists = [calls("run_command", number, command="true")["tool_calls"] for number in (1, 2)]
@@ -538,13 +558,14 @@ class TestLimits:
             return {"content": "Very well."}
 
         model.chat = chat
+        long = "more " * 700  # a terminal's line has at most 4,096 bytes
         with start() as agent:
-            for turn in ("two calls", *("more",) * 16):
+            for turn in ("two calls", *(long,) * 80):
                 agent.type(turn)
                 agent.expect("agent> Very well.")
-        sizes = [len(messages) - 1 for messages in model.conversations]
-        # The first turn has five messages, and each later turn has two. Above thirty messages, the first turn goes.
-        assert sizes == [1, 4, *range(6, 31, 2), 27, 29, 29]
+        sizes = [len(str(messages)) // 4 for messages in model.conversations]
+        assert max(sizes) in range(55_000, 65_000)
+        assert "two calls" not in str(model.conversations[-1])
         assert all(validate(messages, "openai-chat") == [] for messages in model.conversations)
         assert all(
             messages[0]["role"] == "system" and messages[1]["role"] == "user" for messages in model.conversations

@@ -15,6 +15,9 @@ from agent_memory_log.events.fields import describe
 
 Map = dict[str, Any]
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+"""Types of values that are the same in JSON. Most values of an answer have one of them, so they are tested first."""
+
 _HELPER_EVENTS = frozenset(
     {
         "content.delta",
@@ -114,6 +117,8 @@ def without_sdk_objects(value: object) -> object:
 
     Raises ``DecodeError`` if an object cannot be dumped as JSON.
     """
+    if type(value) in _SCALARS:
+        return value
     dump = _dump_of(value)
     if dump is not None:
         try:
@@ -144,6 +149,8 @@ def _with_bytes(dumped: object, plain: object) -> object:
 
 def without_bytes(value: object) -> Any:  # noqa: ANN401  # JSON of any shape
     """Return ``value`` with bytes as base64 text, which is their form on the wire."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):

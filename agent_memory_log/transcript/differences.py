@@ -95,17 +95,18 @@ def is_residual(value: object, extra: frozenset[str] = _NO_EXTRA) -> bool:
     """Return whether ``value`` has exactly the shape of a residual, apart from parts named in ``extra``."""
     if not isinstance(value, Mapping):
         return False
-    residual = cast("Mapping[str, object]", value)
-    without = residual.get(_WITHOUT, ())
-    within = residual.get(_INSIDE, {})
-    return (
-        all(key in (_FIELDS, _WITHOUT, _INSIDE) or key in extra for key in residual)
-        and isinstance(residual.get(_FIELDS, {}), Mapping)
-        and isinstance(without, (list, tuple))
-        and all(isinstance(key, str) for key in cast("list[object]", without))
-        and isinstance(within, Mapping)
-        and all(is_residual(part) for part in cast("Mapping[str, object]", within).values())
-    )
+    for key, part in cast("Mapping[str, object]", value).items():
+        if key == _FIELDS:
+            fits = isinstance(part, Mapping)
+        elif key == _WITHOUT:
+            fits = isinstance(part, (list, tuple)) and all(isinstance(name, str) for name in cast("list[object]", part))
+        elif key == _INSIDE:
+            fits = isinstance(part, Mapping) and all(map(is_residual, cast("Mapping[str, object]", part).values()))
+        else:
+            fits = key in extra
+        if not fits:
+            return False
+    return True
 
 
 def structured_of(provider: str, residual: Mapping[str, JsonValue]) -> JsonValue:

@@ -308,7 +308,9 @@ def window(
 
 def find_provider(provider: str) -> Provider:
     """Return the provider of a name or base URL. Raises ``InvalidArgument``, with the known names, if it is unknown."""
-    package = _PROVIDERS.get(provider_name(provider)) if isinstance(provider, str) else None
+    package = None
+    if isinstance(provider, str):
+        package = _PROVIDERS.get(provider) or _PROVIDERS.get(provider_name(provider))
     if package is None:
         raise InvalidArgument(f"unknown provider {describe(provider)}; choose one of {', '.join(_PROVIDERS)}")
     return package
@@ -340,7 +342,7 @@ def _facts(package: Provider, messages: Sequence[object], request: Mapping[str, 
 
 
 def _log_facts(package: Provider, messages: Sequence[object], request: Mapping[str, JsonValue] | None) -> Facts:
-    if request is not None:  # request() returns the transcript among the arguments
+    if request is not None and package.messages_key in request:  # request() returns the transcript among the arguments
         request = {key: value for key, value in request.items() if key != package.messages_key}
     if not isinstance(messages, Transcript) or messages.recorded is None:
         return Facts(request=request or {})

@@ -172,14 +172,20 @@ def _ranges(
         if fits(head, tail):
             return [head, tail], True
         # Of the oldest turn that does not fit, the opening and the latest rounds stay.
-        opening = (seams.turns[number], seams.openings[number])
-        end = length if number + 1 == len(seams.turns) else seams.turns[number + 1]
-        rounds = seams.rounds[bisect_right(seams.rounds, opening[1]) : bisect_left(seams.rounds, end)]
-        tails = [(begin, length) for begin in rounds or [opening[1]]]
+        tails, opening = _partial_turn(seams, number, length)
         fitting = next((tail for tail in tails if fits(head, opening, tail)), None)
         if fitting is not None:
             return [head, opening, fitting], True
+    tails, opening = _partial_turn(seams, len(seams.turns) - 1, length)
     return [head, opening, tails[-1]], False
+
+
+def _partial_turn(seams: Seams, number: int, length: int) -> tuple[list[tuple[int, int]], tuple[int, int]]:
+    """Return the ranges that may follow the opening of a turn, the longest first, and the opening."""
+    opening = (seams.turns[number], seams.openings[number])
+    end = length if number + 1 == len(seams.turns) else seams.turns[number + 1]
+    rounds = seams.rounds[bisect_right(seams.rounds, opening[1]) : bisect_left(seams.rounds, end)]
+    return [(begin, length) for begin in rounds or [opening[1]]], opening
 
 
 def _first_turn(seams: Seams, since_turn: int | None) -> int:

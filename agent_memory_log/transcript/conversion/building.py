@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, ClassVar, cast
 
 from agent_memory_log.events.context_payloads import Checkpoint, Compaction, InjectedContext
@@ -48,8 +47,6 @@ Residual = Mapping[str, JsonValue]
 """The differences between a payload's original message and its default rendering; see ``differences``."""
 
 NO_RESIDUAL: Residual = {}
-_Handler = Callable[[int, Any], None]
-
 _PREVIEW_CHARACTERS = 1_000
 
 _SURELY_SMALL = MAX_RESULT_BYTES // 4
@@ -66,6 +63,11 @@ SIDES = {
     EventType.COMPACTION.value: "user",
 }
 """The types of conversation events, and the side of each type."""
+
+
+def _ignore(builder: object, seq: int, data: EventData) -> None:
+    """Ignore an event that no conversation contains."""
+    del builder, seq, data
 
 
 class Builder(ABC):
@@ -101,33 +103,17 @@ class Builder(ABC):
         self._calls = CallLedger(self.rules, self.provider)
         self._document_names: set[str] = set()
         self._own_types = frozenset({f"{self.provider}.message", f"{self.provider}.block"})
-        self._handlers: dict[type[EventData], _Handler] = {
-            UserMessage: self._user,
-            AssistantMessage: self._assistant,
-            SystemMessage: partial(self.add_message, "system"),
-            Thinking: self._thinking,
-            ToolCall: self._call,
-            ToolResult: self._result,
-            ModelRequest: self._request,
-            InjectedContext: self._injected,
-            Compaction: self._compaction,
-            Redacted: self._redacted,
-            UnknownPayload: self._unknown,
-            # Models never receive these events.
-            PlannerNote: _ignore,
-            RetryHint: _ignore,
-            Annotation: _ignore,
-            Redaction: _ignore,
-            Checkpoint: _ignore,
-        }
 
     def take(self, events: Iterable[Event]) -> None:
         """Add the next events of the log."""
-        handlers = self._handlers
-        other = self._unknown_type
+        handlers = self._HANDLERS
         for event in events:
             data = event.data
-            handlers.get(type(data), other)(event.seq, data)
+            handler = handlers.get(type(data))
+            if handler is None:
+                self._unknown_type(event.seq, data)
+            else:
+                handler(self, event.seq, data)
 
     # Hooks that each provider implements.
 
@@ -212,6 +198,9 @@ class Builder(ABC):
         for lost in () if crossing is None else crossing.losses:
             self.lose(lost.reason, lost.message, seq, event_type)
         return crossing
+
+    def _system(self, seq: int, data: SystemMessage) -> None:
+        self.add_message("system", seq, data)
 
     def _assistant(self, seq: int, data: AssistantMessage) -> None:
         if data.structured is not None and is_partial(data):
@@ -304,6 +293,27 @@ class Builder(ABC):
     def _unknown_type(self, seq: int, data: EventData) -> None:
         self.lose("unknown_type", f"no builder knows events of type {data.event_type!r}", seq, data.event_type)
 
+    _HANDLERS: ClassVar[Mapping[type[EventData], Callable[[Any, int, Any], None]]] = {
+        UserMessage: _user,
+        AssistantMessage: _assistant,
+        SystemMessage: _system,
+        Thinking: _thinking,
+        ToolCall: _call,
+        ToolResult: _result,
+        ModelRequest: _request,
+        InjectedContext: _injected,
+        Compaction: _compaction,
+        Redacted: _redacted,
+        UnknownPayload: _unknown,
+        # Models never receive these events.
+        PlannerNote: _ignore,
+        RetryHint: _ignore,
+        Annotation: _ignore,
+        Redaction: _ignore,
+        Checkpoint: _ignore,
+    }
+    """The method for each payload. One table serves all builders, because most runs are short."""
+
     def _foreign(self, structured: object) -> list[str]:
         """Return the other providers with a residual in ``structured``, if this provider has none."""
         if not isinstance(structured, Mapping):
@@ -350,8 +360,3 @@ def _full_size(residual: object, size: int) -> int:
         if "parts" in fields:  # the media in a result of Gemini
             size += len(encode_json(cast("JsonValue", fields["parts"])))
     return size + size_beside_text(parts.get("parts"))
-
-
-def _ignore(seq: int, data: EventData) -> None:
-    """Ignore an event that no conversation contains."""
-    del seq, data

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from agent_memory_log.events.context_payloads import Compaction
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import ModelRequest, SystemMessage
-from agent_memory_log.transcript.json_types import is_map
+from agent_memory_log.transcript.json_types import is_list, is_map
 
 
 def items_of(data: Compaction, provider: str) -> list[Mapping[str, object]] | None:
     """Return the messages of a compaction in the provider's own form; None if it has no such form."""
     own = data.structured.get(provider) if is_map(data.structured) else None
     items = own.get("items") if is_map(own) else None
-    return items if isinstance(items, list) and all(is_map(item) for item in items) else None
+    return cast("list[Mapping[str, object]]", items) if is_list(items) and all(map(is_map, items)) else None
 
 
 def is_readable(data: Compaction, provider: str) -> bool:

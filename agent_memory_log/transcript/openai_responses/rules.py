@@ -65,9 +65,10 @@ class _Checker(RuleChecker):
         super().__init__(facts.rules or RULES)
         self._is_vendor = facts.rules is not None
         self._reasoning_of = facts.recorded.reasoning_of if facts.recorded is not None else {}
-        self._unstored = facts.request.get("store") is False
+        request = facts.request
+        self._unstored = request.get("store") is False
         # The provider's stored response may contain the calls.
-        self._continues = any(facts.request.get(key) is not None for key in ("previous_response_id", "conversation"))
+        self._continues = not (request.get("previous_response_id") is None and request.get("conversation") is None)
         self._open: dict[_Pair, int] = {}
         self._answered: set[_Pair] = set()
         self._excused: set[_Pair] = set()

@@ -9,6 +9,7 @@ The facts are from the vendors' documentation and from the errors of their APIs.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import msgspec
@@ -81,6 +82,7 @@ _OWN_HOST = "api.openai.com"
 _OWN_MODEL = re.compile(r"(ft:)?(gpt-(?!oss)|chatgpt-|codex-|computer-use-|o\d)", re.ASCII)
 
 
+@lru_cache(maxsize=256)
 def is_openai_model(model: str) -> bool:
     """Return whether OpenAI's own API, or Azure, has a model of this name. Other models are at vendors."""
     return _OWN_MODEL.match(model) is not None

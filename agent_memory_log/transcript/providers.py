@@ -71,19 +71,15 @@ def parse(messages: Iterable[Mapping[str, JsonValue]], provider: str, *, source:
     whole conversation each time. Messages have no times. Timestamps begin at the current time and increase by a
     microsecond.
 
-    Without ``source``, the ids depend on the content of the message and of all messages before it in ``messages``. So
-    different messages that are parsed one by one get different ids, and a whole conversation still gets the same ids
-    each time. Equal messages that are parsed one by one get the same id, and a store keeps only the first: record such
-    messages with a ``RunRecorder``. Pass a ``source`` for messages that you may have to erase, because the id of an
-    erased event stays in the log.
+    Without ``source``, every call gives new ids, so messages may be parsed one by one, even equal ones. An append of a
+    conversation that is parsed again stores it again.
 
         events = parse([{"role": "user", "content": "Where is my order?"}], "openai-chat", source="run-42")
 
     Args:
         messages: The provider's messages, or the items of ``input`` for OpenAI Responses.
         provider: One of ``provider_names()``.
-        source: A name for the conversation, which becomes part of the event ids. The default is ``""``: the ids depend
-            on the messages.
+        source: A name for the conversation, which becomes part of the event ids. The default is ``""``: new ids.
 
     Raises:
         InvalidArgument: The provider is unknown.

@@ -1059,30 +1059,16 @@ def test_transcript_without_a_run_has_no_seqs() -> None:
 
 
 @every_case
-def test_messages_that_are_parsed_one_by_one_have_different_event_ids(case: Case) -> None:
-    """Only equal messages have equal ids. A whole conversation has the same ids each time, also when it has grown."""
-    messages = [message for messages in case.valid.values() for message in messages]
-    one_by_one = {encode_canonical(message): ids_of([message], case.provider) for message in messages}
-    assert len(set(itertools.chain(*one_by_one.values()))) == sum(map(len, one_by_one.values()))
-    assert ids_of(messages, case.provider) == ids_of(copy.deepcopy(messages), case.provider)
-    assert len({*ids_of(messages, case.provider)}) == len(ids_of(messages, case.provider))
-    assert ids_of(messages, case.provider)[: len(ids_of(messages[:3], case.provider))] == ids_of(
-        messages[:3], case.provider
-    )
-
-
-@every_case
-def test_run_that_is_parsed_one_by_one_or_twice_is_stored_once(case: Case) -> None:
+def test_messages_that_are_parsed_one_by_one_are_all_stored(case: Case) -> None:
     messages = next(messages for messages in case.valid.values() if len(messages) > 1)
+    said = [*messages, *messages, messages[0], messages[0]]
     with open_sync_store("memory:") as store:
-        for run, parts in (("one by one", [[message] for message in messages]), ("twice", [messages, messages])):
-            for part in parts:
-                store.append_events("a", run, *parse(part, case.provider))
-            assert store.load_run("a", run).version == len(parse(messages, case.provider))
-
-
-def ids_of(messages: Sequence[Message], provider: str) -> list[str]:
-    return [event.event_id for event in parse(messages, provider)]
+        appended = [store.append_events("a", "r", *parse([message], case.provider)) for message in said]
+        assert store.load_run("a", "r").version == sum(result.inserted for result in appended)
+        assert all(result.inserted == len(result.events) for result in appended)
+        assert [event.data for event in store.load_run("a", "r").log] == [
+            event.data for message in said for event in parse([message], case.provider)
+        ]
 
 
 @every_case

@@ -7,7 +7,7 @@ which events a message becomes.
 
 from __future__ import annotations
 
-import hashlib
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -18,14 +18,12 @@ from msgspec.structs import replace
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.event import Event, new_event, shift_time
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_canonical, own_json
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
 from agent_memory_log.events.payloads import AssistantMessage, EventData, SystemMessage, ToolResult, UserMessage
 from agent_memory_log.transcript.conversion.calls import CallLedger
 from agent_memory_log.transcript.conversion.rendering import is_beyond_default
 from agent_memory_log.transcript.names import WireRules
 from agent_memory_log.transfer.importing import derived_event_id
-
-_DIGEST_SIZE = 16
 
 JsonMap = dict[str, JsonValue]
 """A map with checked JSON values that the code may change."""
@@ -43,7 +41,7 @@ class Parser(ABC):
     """Converts the messages of a transcript to events, one message at a time.
 
     ``source`` is part of the event ids: the same position in the same source always has the same ids. If it is ``""``,
-    a digest of the messages so far takes its place.
+    each parser has ids of its own.
     """
 
     provider: ClassVar[str]
@@ -55,8 +53,7 @@ class Parser(ABC):
 
     def __init__(self, source: str) -> None:
         self.calls = CallLedger(self.rules, self.provider)
-        self._source = source
-        self._digest = None if source else b""
+        self._source = source or uuid.uuid4().hex
         self._index = -1
         self._events: list[Event] = []
         self._count = 0
@@ -73,9 +70,6 @@ class Parser(ABC):
             own = cast("JsonMap", own_json(cast("object", message)))
         except NotJson as error:
             raise DecodeError(f"{path}{error.path} {error}") from error
-        if self._digest is not None:
-            self._digest = hashlib.blake2b(self._digest + encode_canonical(own), digest_size=_DIGEST_SIZE).digest()
-            self._source = self._digest.hex()
         self._events = []
         role = own.get("role")
         self._role = "assistant" if role == self.assistant_role else role

@@ -26,10 +26,14 @@ _MAX_ORDER_WORDS = 20
 _MAX_KEY_WORDS = 16
 _MAX_CONTRAST_WORDS = 3
 _MAX_ATTRIBUTE_WORDS = 8
+_MAX_LOWER_WORDS = 3
 _SURE = 0.95
 _CLEAR = 0.9
 _FAIR = 0.8
 _WEAK = 0.6
+
+_STANDING = "standing"
+"""The topic of an order with its condition, such as ``whenever I ask about recipes, list the serving size``."""
 
 _FENCE = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
 _QUOTED_LINE = re.compile(r"^(?:[ \t]*[>|]|\t| {4}).*$", re.MULTILINE)
@@ -124,16 +128,26 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Sta
         opener = phrases.openers.match(body, start)
         position = opener.end() if opener else start
         for topic, pattern in phrases.patterns:
-            match = pattern.match(body, position)
+            match = pattern.match(body, position) or (pattern.match(body, start) if opener else None)
             if match is None or match.end() <= read:
                 continue
-            if phrases.unreal.search(hidden) or phrases.reported.search(hidden[:position]):
+            is_unreal = topic != _STANDING and phrases.unreal.search(hidden)
+            if is_unreal or phrases.reported.search(hidden[:position]):
                 return
-            statement = _statement(phrases, topic, match, sentence)
+            read_match = _standing if topic == _STANDING else _statement
+            statement = read_match(phrases, topic, match, sentence)
             if statement is not None:
                 yield statement
                 read = match.start("value") + 1
                 break
+
+
+def _standing(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
+    """Return an order with its condition, which is not cut where the condition ends."""
+    del topic
+    order = sentence[slice(*match.span("value"))].strip(" .,;:!")
+    fits = _lasts(phrases, order, _MAX_ORDER, _MAX_ORDER_WORDS)
+    return _keyed("", _key_words(order), order, _CLEAR) if fits else None
 
 
 def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
@@ -154,13 +168,21 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
         return (
             None if match.group().casefold().startswith("use my ") else _keyed("use", _key_words(value), value, _WEAK)
         )
-    return _attribute(phrases, topic, value, other) if ":" in topic else _personal(topic, value)
+    is_lower = sentence.islower() or sentence.replace("I", "").islower()
+    if ":" in topic:
+        return _attribute(phrases, topic, value, other, is_lower=is_lower)
+    return _personal(topic, value, is_lower=is_lower)
 
 
-def _attribute(phrases: Phrases, topic: Topic, value: str, other: str) -> Statement | None:
+def _attribute(phrases: Phrases, topic: Topic, value: str, other: str, *, is_lower: bool) -> Statement | None:
     """Return the statement of a topic that names its kind and its key, or None if the value does not fit."""
     kind, key, *form = topic.split(":")
-    value = _name(value) if "name" in form else value
+    if "place" in form:
+        value = _place_name(value, is_lower=is_lower)
+    elif "name" in form:
+        value = _name(value)
+    if "proper" in form and not any(word[0].isupper() or word[0].isdigit() for word in value.split()[1:]):
+        return None
     if not value or len(value.split()) > _MAX_ATTRIBUTE_WORDS or not _lasts(phrases, value, _MAX_VALUE, _MAX_WORDS):
         return None
     parts = {"{value}": _key_words(value)[:_MAX_ATTRIBUTE_WORDS], "{other}": _key_words(other)}
@@ -172,14 +194,14 @@ def _attribute(phrases: Phrases, topic: Topic, value: str, other: str) -> Statem
     return Statement(Preference(key, value) if kind == Preference.kind else Fact(key, value), _FAIR)
 
 
-def _personal(topic: Topic, value: str) -> Statement | None:
+def _personal(topic: Topic, value: str, *, is_lower: bool) -> Statement | None:
     """Return a statement about the user, or None if the value does not have the form of its topic."""
     if topic == "language":
         language = LANGUAGES.get(value.casefold())
         return None if language is None else Statement(Preference("language", language), _SURE)
     if topic in {"user_id", "email"}:
         return Statement(Fact(topic, value.rstrip(".-")), _SURE)
-    name = _name(value)
+    name = _place_name(value, is_lower=is_lower) if topic == "home" else _name(value)
     if not name:
         return None
     if topic == "home":
@@ -195,6 +217,15 @@ def _name(value: str) -> str:
     if capitals is None or capitals.group().split()[0].casefold() in WORDS["not_a_name"]:
         return ""
     return capitals.group().rstrip(".,-'")
+
+
+def _place_name(value: str, *, is_lower: bool) -> str:
+    """Return the name at the start of a value. In a sentence without capital letters, it is a value of a few words."""
+    words = value.split()
+    is_plain = 0 < len(words) <= _MAX_LOWER_WORDS and all(map(str.isalpha, words))
+    if is_lower and is_plain and words[0] not in WORDS["not_a_name"]:
+        return value
+    return _name(value)
 
 
 def _cut(phrases: Phrases, value: str) -> str:

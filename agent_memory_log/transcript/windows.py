@@ -1,7 +1,7 @@
 """Cuts long transcripts to a limit so that the rest stays valid.
 
-A cut removes whole turns from the beginning. Of the next turn, which is partly too long, the opening and the latest
-rounds stay. A round is model output and its results.
+A cut removes whole turns from the beginning. The next turn may be partly too long: its opening and its latest rounds
+stay. A round is model output and its results.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _ranges(
         tail = (seams.turns[number] if number else seams.head, length)
         if fits(head, tail):
             return [head, tail], True
-        # Of the oldest turn that does not fit, the opening and the latest rounds stay.
+        # The turn does not fit, but its opening and its latest rounds may.
         tails, opening = _partial_turn(seams, number, length)
         fitting = next((tail for tail in tails if fits(head, opening, tail)), None)
         if fitting is not None:

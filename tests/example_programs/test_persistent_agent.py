@@ -525,7 +525,7 @@ class TestLimits:
         assert sum(isinstance(event.data, UserMessage) for event in log) == 2
         assert sum(isinstance(event.data, ToolCall) for event in log) == 30
 
-    def test_agent_goes_on_after_the_step_limit(self, start: Callable[[], Agent], model: Model) -> None:
+    def test_agent_continues_after_the_step_limit(self, start: Callable[[], Agent], model: Model) -> None:
         """A turn that is larger than the window keeps its opening and its latest steps."""
 
         def chat(messages: Messages) -> dict[str, JsonValue]:

@@ -288,15 +288,15 @@ def test_forget_all_redacts_contexts_that_name_only_messages(
 ) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
-    linked, given, unlinked = (f"{name} {me.principal.tenant}" for name in ("linked", "given", "unlinked"))
+    linked, listed, unlinked = (f"{name} {me.principal.tenant}" for name in ("linked", "listed", "unlinked"))
     if with_record:
         me.remember(key="codeword", value="wolfram")
-    for run in (linked, given, unlinked):
+    for run in (linked, listed, unlinked):
         store.append_events("agent", run, new_event(UserMessage(f"the word is {SECRET}")))
-    for quoted in (linked, given, unlinked):
+    for quoted in (linked, listed, unlinked):
         store.append_events("agent", linked, _injected(messages=[{"agent": "agent", "run": quoted, "seq": 1}]))
     me.link_run("agent", linked)
-    assert me.forget_all(evidence=True, runs=[("agent", given)]).evidence == 2
+    assert me.forget_all(evidence=True, runs=[("agent", listed)]).evidence == 2
     assert [event.seq for event in store.load_run("agent", linked, types=["injected_context"]).log] == [4]
 
 

@@ -63,7 +63,7 @@ every_provider = pytest.mark.parametrize("provider", provider_names())
 
 
 def answer(text: str, number: int) -> dict[str, Any]:
-    content = [{"type": "output_text", "text": text, "annotations": []}]
+    content: list[Any] = [{"type": "output_text", "text": text, "annotations": []}]
     return {
         "id": f"resp_{number}",
         "object": "response",
@@ -102,8 +102,8 @@ def test_compaction_replaces_the_events_before_it(provider: str, up_to: int) -> 
     ]
     snapshot = run_of(*events, Compaction("short", up_to=up_to), UserMessage("U3"))
     built = build(snapshot, provider)
-    kept = events[3:] if up_to else []
-    expected = build(run_of(SystemMessage("S"), UserMessage("short"), *kept, UserMessage("U3")), provider)
+    later_events = events[3:] if up_to else []
+    expected = build(run_of(SystemMessage("S"), UserMessage("short"), *later_events, UserMessage("U3")), provider)
     assert list(built) == list(expected)
     assert [data.message for data in built.leading] == [data.message for data in expected.leading]
     assert list(built.losses) == []
@@ -231,11 +231,11 @@ def test_replay_through_a_compaction_by_the_runtime(provider: str) -> None:
     with Replayer(snapshot, provider) as replayer:
         replayer.expect_messages(list(build(run_of(UserMessage("U1")), provider)))
         assert replayer.model_turn().text == "A1"
-        told: list[EventData] = [UserMessage("short"), UserMessage(CONTEXT.text), UserMessage("U2")]
-        replayer.expect_messages(list(build(run_of(*told), provider)))
+        received: list[EventData] = [UserMessage("short"), UserMessage(CONTEXT.text), UserMessage("U2")]
+        replayer.expect_messages(list(build(run_of(*received), provider)))
         (requested,) = replayer.model_turn().tool_calls
         replayer.tool_result(requested)
-        replayer.expect_messages(list(build(run_of(*told, call, result), provider)))
+        replayer.expect_messages(list(build(run_of(*received, call, result), provider)))
         assert replayer.model_turn().text == "A2"
 
 

@@ -1061,13 +1061,13 @@ def test_transcript_without_a_run_has_no_seqs() -> None:
 @every_case
 def test_messages_that_are_parsed_one_by_one_are_all_stored(case: Case) -> None:
     messages = next(messages for messages in case.valid.values() if len(messages) > 1)
-    said = [*messages, *messages, messages[0], messages[0]]
+    repeated = [*messages, *messages, messages[0], messages[0]]
     with open_sync_store("memory:") as store:
-        appended = [store.append_events("a", "r", *parse([message], case.provider)) for message in said]
+        appended = [store.append_events("a", "r", *parse([message], case.provider)) for message in repeated]
         assert store.load_run("a", "r").version == sum(result.inserted for result in appended)
         assert all(result.inserted == len(result.events) for result in appended)
         assert [event.data for event in store.load_run("a", "r").log] == [
-            event.data for message in said for event in parse([message], case.provider)
+            event.data for message in repeated for event in parse([message], case.provider)
         ]
 
 
@@ -1087,10 +1087,7 @@ def test_window_keeps_the_latest_rounds_of_a_turn_that_is_too_long(case: Case) -
     assert "count the files" in text
     assert "go on" in text
     assert "hello" not in text
-    events = (
-        {seq for index in range(len(cut.transcript)) for seq in cut.transcript.origins.events_of(index)}
-        if cut.transcript.origins
-        else set()
-    )
-    assert len(events) in (11, 12)
+    origins = cut.transcript.origins
+    assert origins is not None
+    assert len(set[int]().union(*map(origins.events_of, range(len(cut.transcript))))) in (11, 12)
     assert validate(cut.transcript, case.provider) == []

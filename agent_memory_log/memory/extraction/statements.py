@@ -169,9 +169,8 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
             None if match.group().casefold().startswith("use my ") else _keyed("use", _key_words(value), value, _WEAK)
         )
     is_lower = sentence.islower() or sentence.replace("I", "").islower()
-    if ":" in topic:
-        return _attribute(phrases, topic, value, other, is_lower=is_lower)
-    return _personal(topic, value, is_lower=is_lower)
+    read_value = _attribute if ":" in topic else _personal
+    return read_value(phrases, topic, value, other, is_lower=is_lower)
 
 
 def _attribute(phrases: Phrases, topic: Topic, value: str, other: str, *, is_lower: bool) -> Statement | None:
@@ -194,8 +193,9 @@ def _attribute(phrases: Phrases, topic: Topic, value: str, other: str, *, is_low
     return Statement(Preference(key, value) if kind == Preference.kind else Fact(key, value), _FAIR)
 
 
-def _personal(topic: Topic, value: str, *, is_lower: bool) -> Statement | None:
+def _personal(phrases: Phrases, topic: Topic, value: str, other: str, *, is_lower: bool) -> Statement | None:
     """Return a statement about the user, or None if the value does not have the form of its topic."""
+    del phrases, other
     if topic == "language":
         language = LANGUAGES.get(value.casefold())
         return None if language is None else Statement(Preference("language", language), _SURE)

@@ -31,11 +31,11 @@ def compacted(log: Sequence[Event], compaction: Compaction, provider: str) -> li
     position = next(index for index in reversed(range(len(log))) if log[index].data is compaction)
     stay = (ModelRequest,) if items_of(compaction, provider) is not None else (ModelRequest, SystemMessage)
     head: list[Event] = []
-    kept: list[Event] = []
+    later: list[Event] = []
     for event in log[:position]:
         if compaction.up_to and event.seq > compaction.up_to:
             if not isinstance(event.data, Compaction):
-                kept.append(event)
+                later.append(event)
         elif isinstance(event.data, stay):
             head.append(event)
-    return [*head, log[position], *kept, *log[position + 1 :]]
+    return [*head, log[position], *later, *log[position + 1 :]]

@@ -6,6 +6,7 @@ import enum
 import io
 import sys
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,9 @@ from agent_memory_log.cli.terminal_text import size
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.interchange.atif import to_atif
 from agent_memory_log.interchange.atif.reading import PARENT
+from agent_memory_log.memory.upkeep.maintaining import purge_all
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.steps import run_async
 from agent_memory_log.store import RunInfo, Store
 from agent_memory_log.transfer.jsonl import export_run, export_store
 from agent_memory_log.wording import counted
@@ -42,7 +45,13 @@ def export(
     *,
     store: StoreUrl = None,
     everything: Annotated[bool, typer.Option("--all", help="Export every run of the store.")] = False,
-    reserved: Annotated[bool, typer.Option("--reserved", help="With --all: include the library's own agents.")] = False,
+    reserved: Annotated[
+        bool,
+        typer.Option(
+            "--reserved",
+            help="With --all: include the library's own agents. First erases memories that lost their evidence.",
+        ),
+    ] = False,
     agent: AgentName = None,
     to: Annotated[
         Format, typer.Option("--to", metavar="FORMAT", help="jsonl (default), atif or otel. The last two need RUN.")
@@ -132,6 +141,8 @@ def _export_spans(url: str | None, name: str, to: Path | None, *, content: bool)
 
 def _export(url: str | None, name: str | None, agent: str | None, to: Path | None, *, reserved: bool) -> None:
     async def work(store: Store) -> None:
+        if reserved:
+            await run_async(purge_all(datetime.now(UTC)), store)
         lines, runs, events = await _source(store, name, agent, reserved=reserved)
         with writer(to, store_url(url)) as write, progress("exporting", events) as advance:
             written = 0

@@ -12,6 +12,7 @@ import pytest
 
 from agent_memory_log import JsonValue, SyncStore, UserMessage, new_event, open_sync_store
 from agent_memory_log.capabilities import Compacts
+from agent_memory_log.cli.main import main
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events.registry import payload_from_map
 from agent_memory_log.memory import (
@@ -408,6 +409,19 @@ def test_the_file_holds_no_byte_of_it_after_compact(tmp_path: Path) -> None:
         store.compact()
         searched = subprocess.run(["grep", "-rqa", SECRET, str(tmp_path)], check=False)
         assert searched.returncode == 1
+
+
+def test_an_export_of_reserved_runs_holds_no_word_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with open_sync_store(url) as store:
+        me, run = memory_of(store)
+        say(me, run, f"name={SECRET}; tone=dry")
+        store.delete_run(AGENT, run)
+    assert main(["export", "--store", url, "--all"]) == 0
+    assert main(["export", "--store", url, "--all", "--reserved"]) == 0
+    exported = capsys.readouterr().out
+    assert "memory_tombstone" in exported
+    assert SECRET not in exported
 
 
 def test_a_copied_run_with_a_redaction_erases_in_its_new_store(open_memory_store: OpenStore) -> None:

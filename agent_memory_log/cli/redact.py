@@ -10,10 +10,11 @@ import typer
 from agent_memory_log.cli.errors import UsageProblem
 from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, Yes, confirmed, with_store
 from agent_memory_log.cli.output import Output
-from agent_memory_log.cli.run_names import existing_run, run_name
+from agent_memory_log.cli.run_names import existing_run, fork_names, run_name
 from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, Store
+from agent_memory_log.transfer.forking import forks_of
 from agent_memory_log.wording import counted, ranges
 
 _MOST_SEQS = 100_000
@@ -38,23 +39,34 @@ def redact(
     there is no terminal, confirm with --yes. The content cannot be read after this. amlog compact also erases it from
     an SQLite file.
 
-    With --json: an object with agent, run, seqs, version and changed. changed is false if all of these events were
-    redacted before.
+    Forks of the run keep the events. The command lists them.
+
+    With --json: an object with agent, run, seqs, version, changed and forks. changed is false if all of these events
+    were redacted before.
     """
     selected = sorted(set(_expanded(seqs)))
 
-    async def work(opened: Store) -> tuple[Snapshot, AppendResult]:
+    async def work(opened: Store) -> tuple[Snapshot, AppendResult, list[str]]:
         head = await existing_run(opened, run)
         events = f"{counted(len(selected), 'event')} ({ranges(selected)})"
         confirmed(f"Redact {events} of {run_name(head.agent, head.run)} permanently?", yes=yes)
-        return head, await opened.redact_events(head.agent, head.run, selected, reason=reason)
+        redacted = await opened.redact_events(head.agent, head.run, selected, reason=reason)
+        return head, redacted, fork_names(await forks_of(opened, head.agent, head.run, first_seq=selected[0]))
 
-    head, result = with_store(store, work)
+    head, result, forks = with_store(store, work)
     changed = bool(result.inserted)
     done = f"redacted {ranges(selected)} of" if changed else "these events were already redacted in"
     Output().report(
-        {"agent": head.agent, "run": head.run, "seqs": selected, "version": result.version, "changed": changed},
+        {
+            "agent": head.agent,
+            "run": head.run,
+            "seqs": selected,
+            "version": result.version,
+            "changed": changed,
+            "forks": forks,
+        },
         f"{done} {run_name(head.agent, head.run)}",
+        f"forks may still hold them: {', '.join(forks)}" if forks else "",
         as_json=as_json,
     )
 

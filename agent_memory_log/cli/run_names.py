@@ -6,7 +6,7 @@ In each part ``/``, ``%``, whitespace, control characters and invisible characte
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from urllib.parse import quote, unquote
 
@@ -58,6 +58,11 @@ def parse_name(name: str) -> tuple[str | None, str]:
 async def runs_of(store: Store, agent: str | None = None, *, reserved: bool = False) -> list[RunInfo]:
     """Return every run of ``agent``, or of all agents for None. ``reserved`` includes the library's own agents."""
     return await steps.run_async(steps.all_runs(agent, include_reserved=reserved), store)
+
+
+def fork_names(forks: Sequence[RunInfo]) -> list[str]:
+    """Return the names of forks for the output."""
+    return [run_name(info.agent, info.run) for info in forks]
 
 
 async def resolve(store: Store, name: str) -> tuple[str, str]:

@@ -16,8 +16,8 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical, encode_json
 from agent_memory_log.events.reserved import check_not_reserved
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.steps import Steps, append, load, run_async, run_sync
-from agent_memory_log.store import Store, SyncStore
+from agent_memory_log.steps import Steps, all_runs, append, load, run_async, run_sync
+from agent_memory_log.store import RunInfo, Store, SyncStore
 from agent_memory_log.transfer.importing import BATCH_BYTES, BATCH_EVENTS
 
 FORKED_FROM = "forked_from"
@@ -47,7 +47,7 @@ async def fork_run(store: Store, agent: str, run: str, at: int, new_run: str) ->
 
     The new run has the meta of ``run``, including its ``expires_at``. Its meta also holds the source as
     ``forked_from``: ``{agent, run, seq}``. Redacted events stay redacted. A later redaction in one of the runs does not
-    change the other.
+    change the other; ``forks_of`` finds the forks.
 
     A repeated call continues an interrupted fork. If the fork is complete, the call stores nothing, even if events were
     appended to the new run.
@@ -77,6 +77,39 @@ async def fork_run(store: Store, agent: str, run: str, at: int, new_run: str) ->
 def fork_run_sync(store: SyncStore, agent: str, run: str, at: int, new_run: str) -> ForkedRun:
     """``fork_run`` without ``await``."""
     return run_sync(_fork(agent, run, at, new_run), store)
+
+
+async def forks_of(store: Store, agent: str, run: str, *, first_seq: int = 1) -> list[RunInfo]:
+    """Return the forks of a run, and their forks, that hold its event with the seq ``first_seq``.
+
+    A fork keeps its events when the source run is redacted or deleted. Redact or delete the forks too.
+    """
+    return await run_async(_forks(agent, run, first_seq), store)
+
+
+def forks_of_sync(store: SyncStore, agent: str, run: str, *, first_seq: int = 1) -> list[RunInfo]:
+    """``forks_of`` without ``await``."""
+    return run_sync(_forks(agent, run, first_seq), store)
+
+
+def _forks(agent: str, run: str, first_seq: int) -> Steps[list[RunInfo]]:
+    by_source: dict[str, list[RunInfo]] = {}
+    for info in (yield from all_runs(agent)):
+        source = info.meta.get(FORKED_FROM)
+        if isinstance(source, Mapping) and source.get("agent") == agent and _holds(source.get("seq"), first_seq):
+            by_source.setdefault(str(source.get("run")), []).append(info)
+    forks: list[RunInfo] = []
+    waiting = [run]
+    while waiting:
+        # A run is taken out with its source, so a circle in the metas ends.
+        found = by_source.pop(waiting.pop(), [])
+        forks += found
+        waiting += [info.run for info in found]
+    return forks
+
+
+def _holds(at: JsonValue, first_seq: int) -> bool:
+    return isinstance(at, int) and at >= first_seq
 
 
 def _fork(agent: str, run: str, at: int, new_run: str) -> Steps[ForkedRun]:

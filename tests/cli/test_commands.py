@@ -307,6 +307,17 @@ class TestChanges:
         assert [line["type"] for line in samples.ok("show", name, "--json").json_lines[:6]].count("redacted") == 4
         assert samples.ok("verify", "--json").json["errors"] == 0
 
+    def test_redact_and_delete_list_the_forks(self, amlog: Amlog) -> None:
+        amlog.append("a", "r", *(UserMessage(message=text) for text in "wxyz"))
+        amlog.append("a", "circle", UserMessage("x"), meta={"forked_from": {"agent": "a", "run": "circle", "seq": 1}})
+        amlog.ok("fork", "r", "early", "--at", "2")
+        amlog.ok("fork", "r", "later", "--at", "3")
+        amlog.ok("fork", "later", "latest", "--at", "3")
+        assert amlog.ok("redact", "r", "3", "--yes", "--json").json["forks"] == ["a/later", "a/latest"]
+        assert "forks may still hold them: a/later, a/latest" in amlog.ok("redact", "r", "3", "--yes").out
+        assert sorted(amlog.ok("delete", "r", "--yes", "--json").json["forks"]) == ["a/early", "a/later", "a/latest"]
+        assert amlog.ok("delete", "latest", "--yes", "--json").json["forks"] == []
+
     @pytest.mark.parametrize("seq", ["x", "5-3", "-1", "1-", "1-9999999", "1.5"])
     def test_redact_refuses_an_invalid_seq(self, samples: Amlog, seq: str) -> None:
         samples.error("redact", "2026-03-06-slow-checkout", "--yes", "--", seq, status=2)

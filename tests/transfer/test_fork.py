@@ -23,7 +23,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunDeleted
 from agent_memory_log.events.jsonvalue import encode_json
-from agent_memory_log.transfer.forking import ForkedRun, fork_run, fork_run_sync
+from agent_memory_log.transfer.forking import ForkedRun, fork_run, fork_run_sync, forks_of_sync
 from agent_memory_log.transfer.importing import BATCH_BYTES, BATCH_EVENTS
 
 AGENT = "agent"
@@ -255,6 +255,8 @@ def test_synchronous_fork_does_the_same(url: str) -> None:
     with open_sync_store(url) as store:
         store.append_events(AGENT, "old", *notes(3))
         assert fork_run_sync(store, AGENT, "old", 2, "new") == ForkedRun(AGENT, "new", 2, 2, 2)
+        assert [info.run for info in forks_of_sync(store, AGENT, "old", first_seq=2)] == ["new"]
+        assert forks_of_sync(store, AGENT, "old", first_seq=3) == forks_of_sync(store, AGENT, "new") == []
         assert fork_run_sync(store, AGENT, "old", 2, "new").inserted == 0
         assert list(store.load_run(AGENT, "new").log) == list(store.load_run(AGENT, "old").log)[:2]
         with pytest.raises(InvalidArgument):

@@ -42,7 +42,7 @@ class Evolution(Suite):
         ]
         originals = [
             unknown_event(),
-            *(new_event(UnknownPayload(type="checkpoint", data=data), timestamp=later(1)) for data in maps),
+            *(new_event(UnknownPayload(type="milestone", data=data), timestamp=later(1)) for data in maps),
             new_event(UnknownPayload(type="Type\x00 of \U0001f9ff $later.%", data={"a": 1}), timestamp=later(2)),
         ]
         await store.append_events(AGENT, RUN, *originals)

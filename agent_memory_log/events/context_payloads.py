@@ -63,14 +63,14 @@ class Checkpoint(BuiltInData, frozen=True):
     """A state of the run that a runtime saved outside the log. Models never receive it.
 
     Attributes:
-        checkpoint_id: The id of the saved state. *Always written*.
+        checkpoint_id: The id of the saved state.
         location: The place of the saved state, for example the name of a bucket.
         structured: Any JSON value about the state.
     """
 
     event_type = EventType.CHECKPOINT.value
 
-    checkpoint_id: str
+    checkpoint_id: str = ""
     location: str = ""
     structured: JsonValue = None
 

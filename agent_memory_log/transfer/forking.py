@@ -102,9 +102,9 @@ def _forks(agent: str, run: str, first_seq: int) -> Steps[list[RunInfo]]:
     waiting = [run]
     while waiting:
         # A run is taken out with its source, so a circle in the metas ends.
-        found = by_source.pop(waiting.pop(), [])
-        forks += found
-        waiting += [info.run for info in found]
+        inner = by_source.pop(waiting.pop(), [])
+        forks += inner
+        waiting += [info.run for info in inner]
     return forks
 
 

@@ -113,7 +113,6 @@ _REQUIRED: dict[str, Any] = {
     "note": "n",
     "original_type": "x",
     "seqs": (1,),
-    "checkpoint_id": "cp",
     "provider": "p",
     "model": "m",
 }

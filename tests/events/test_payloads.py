@@ -227,7 +227,7 @@ MAPS: list[tuple[str, EventData, Mapping[str, object]]] = [
         Compaction("We spoke of orders.", up_to=9, structured={"openai-responses": {"items": []}}),
         {"text": "We spoke of orders.", "up_to": 9, "structured": {"openai-responses": {"items": []}}},
     ),
-    ("checkpoint", Checkpoint(""), {"checkpoint_id": ""}),
+    ("checkpoint", Checkpoint(), {}),
     (
         "checkpoint",
         Checkpoint("cp-1", location="AGENT_MEMORY_CHECKPOINTS", structured={"size": 3}),
@@ -318,7 +318,6 @@ def test_bounds_are_read_in_every_spelling(data: Mapping[str, object], expected:
 
 
 REQUIRED_VALUES: dict[str, object] = {
-    "checkpoint_id": "",
     "tool_call_id": "",
     "tool_name": "",
     "note": "",

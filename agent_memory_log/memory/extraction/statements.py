@@ -41,7 +41,7 @@ _LINE_MARKS = frozenset(" \t>|")  # the first character of a quoted line
 _QUOTES = re.compile(
     r"\"[^\"\n]{0,600}\"|“[^”\n]{0,600}”|„[^“”\n]{0,600}[“”]|«[^»\n]{0,600}»|`[^`\n]{0,600}`|(?<!\w)'[^'\n]{0,600}'(?!\w)"
 )
-_SENTENCE = re.compile(r"\n+|(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[DMS]r\.)(?<!\bMrs\.)(?<!\b[Ss]t\.)\s+")
+_SENTENCE = re.compile(r"\n+|\s(?=¿)|(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[DMS]r\.)(?<!\bMrs\.)(?<!\b[Ss]t\.)\s+")
 _GAP = re.compile(r"([^\S\n]{8})[^\S\n]+")
 _LIST_MARK = re.compile(r"\s{0,8}(?:[-*•]|\d{1,2}[.)])\s+")
 _HIDDEN = "\0"
@@ -176,6 +176,9 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
 def _attribute(phrases: Phrases, topic: Topic, value: str, other: str, *, is_lower: bool) -> Statement | None:
     """Return the statement of a topic that names its kind and its key, or None if the value does not fit."""
     kind, key, *form = topic.split(":")
+    if len(value.split()) > _MAX_ATTRIBUTE_WORDS:
+        clause = phrases.joint.search(value)
+        value = value[: clause.start() if clause else None].rstrip()
     if "place" in form:
         value = _place_name(value, is_lower=is_lower)
     elif "name" in form:

@@ -1,0 +1,84 @@
+"""Measures the rules on labelled sentences, whose author had not seen the rules.
+
+Each line of the data is ``{"text", "remember": [{"class", "value"}], "why_not"}``. The rules were tuned on the even
+lines. The odd lines are only measured. The floors are what the rules reach now, so that a change cannot lose it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from agent_memory_log.memory.extraction.statements import read_statements
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+class Label(msgspec.Struct, frozen=True):
+    """A value that memory should keep, in the words of the sentence."""
+
+    value: str
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A sentence and its labels."""
+
+    text: str
+    remember: tuple[Label, ...]
+
+
+class Score(NamedTuple):
+    """Counts of values: read and labelled, labelled only, and read from a sentence without labels."""
+
+    right: int
+    missed: int
+    false: int
+
+    @property
+    def recall(self) -> float:
+        return self.right / (self.right + self.missed)
+
+    @property
+    def precision(self) -> float:
+        return self.right / (self.right + self.false)
+
+
+def score_of(lines: Sequence[Line]) -> Score:
+    right = missed = false = 0
+    for line in lines:
+        values = [_words(statement.data.value) for statement in read_statements(line.text)]
+        labels = [_words(label.value) for label in line.remember]
+        for label in labels:
+            match = next((value for value in values if _overlap(label, value)), None)
+            if match is None:
+                missed += 1
+            else:
+                values.remove(match)
+                right += 1
+        false += 0 if labels else len(values)
+    return Score(right, missed, false)
+
+
+def _words(text: str) -> list[str]:
+    return text.casefold().split()
+
+
+def _overlap(label: list[str], value: list[str]) -> bool:
+    """Return whether the texts share a word of four letters or more, or one text is in the other."""
+    shared = {word for word in label if len(word) > 3} & set(value)  # shorter words are articles
+    return bool(shared) or " ".join(value) in " ".join(label) or " ".join(label) in " ".join(value)
+
+
+@pytest.mark.parametrize(
+    ("language", "half", "recall", "precision"), [("spanish", 0, 0.6, 0.9), ("spanish", 1, 0.2, 0.75)]
+)
+def test_rules_read_labelled_sentences(language: str, half: int, recall: float, precision: float) -> None:
+    lines = msgspec.json.Decoder(Line).decode_lines((DATA / f"statements_{language}.jsonl").read_bytes())
+    score = score_of(lines[half::2])
+    print(f"{language}, half {half}: recall {score.recall:.2f}, precision {score.precision:.2f}, {score}")  # noqa: T201
+    assert score.recall >= recall
+    assert score.precision >= precision

@@ -1,7 +1,7 @@
 """Measures the rules on labelled sentences, whose author had not seen the rules.
 
 Each line of the data is ``{"text", "remember": [{"class", "value"}], "why_not"}``. The rules were tuned on the even
-lines. The odd lines are only measured. The floors are what the rules reach now, so that a change cannot lose it.
+lines of the Spanish file. The other lines are only measured. The floors are what the rules reach now, so that a change cannot lose it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def _overlap(label: list[str], value: list[str]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("language", "half", "recall", "precision"), [("spanish", 0, 0.6, 0.9), ("spanish", 1, 0.2, 0.75)]
+    ("language", "half", "recall", "precision"),
+    [("spanish", 0, 0.6, 0.9), ("spanish", 1, 0.2, 0.75), ("french", 0, 0.15, 0.85), ("french", 1, 0.08, 0.7)],
 )
 def test_rules_read_labelled_sentences(language: str, half: int, recall: float, precision: float) -> None:
     lines = msgspec.json.Decoder(Line).decode_lines((DATA / f"statements_{language}.jsonl").read_bytes())

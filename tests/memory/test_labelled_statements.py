@@ -1,7 +1,8 @@
 """Measures the rules on labelled sentences, whose author had not seen the rules.
 
 Each line of the data is ``{"text", "remember": [{"class", "value"}], "why_not"}``. The rules were tuned on the even
-lines of the Spanish file. The other lines are only measured. The floors are what the rules reach now, so that a change cannot lose it.
+lines of the Spanish file. The other lines are only measured. The floors are what the rules reach now, so that a change
+cannot lose it.
 """
 
 from __future__ import annotations

@@ -76,7 +76,14 @@ def _overlap(label: list[str], value: list[str]) -> bool:
 
 @pytest.mark.parametrize(
     ("language", "half", "recall", "precision"),
-    [("spanish", 0, 0.6, 0.9), ("spanish", 1, 0.2, 0.75), ("french", 0, 0.15, 0.85), ("french", 1, 0.08, 0.7)],
+    [
+        ("spanish", 0, 0.6, 0.9),
+        ("spanish", 1, 0.2, 0.75),
+        ("english", 0, 0.25, 0.9),
+        ("english", 1, 0.15, 0.9),
+        ("french", 0, 0.15, 0.85),
+        ("french", 1, 0.08, 0.7),
+    ],
 )
 def test_rules_read_labelled_sentences(language: str, half: int, recall: float, precision: float) -> None:
     lines = msgspec.json.Decoder(Line).decode_lines((DATA / f"statements_{language}.jsonl").read_bytes())

@@ -18,6 +18,14 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
+async def cancel(task: asyncio.Task[object]) -> None:
+    """Cancel the task until it has ended, because ``wait_for`` of Python 3.11 can lose a cancellation."""
+    async with asyncio.timeout(PATIENCE):
+        while not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=0.1)
+
+
 def until_blocking(condition: Callable[[], object]) -> None:
     """Let other threads run until ``condition()`` is true."""
     deadline = time.monotonic() + PATIENCE

@@ -25,6 +25,7 @@ from tests.mongo.operations import FAR_OFF, OPERATIONS, Operation, about, log, n
 from tests.mongo.ports import HOST
 from tests.mongo.server import USER, MongoServer
 from tests.tcp_proxy import Fault, TcpProxy
+from tests.waiting import cancel
 
 _T = TypeVar("_T")
 
@@ -493,8 +494,7 @@ async def test_waiting_append_can_be_cancelled(kind: str, proxy: TcpProxy, throu
             tasks = [asyncio.create_task(store.append_events(agent, "run", note(f"w{n}"))) for n in range(5)]
             await passing(reply.happened.is_set)
             for number in (3, 1, 0):
-                tasks[number].cancel()
-                await asyncio.wait([tasks[number]])
+                await cancel(tasks[number])
                 assert tasks[number].cancelled()
             # The first append was stored, but its caller got no result.
             assert [(await task).version for task in (tasks[2], tasks[4])] == [3, 4]

@@ -34,6 +34,7 @@ from tests.mongo.operations import note, notes
 from tests.mongo.programs import TASKS, run_of, sizes
 from tests.mongo.server import GivenServer, MongoServer
 from tests.tcp_proxy import TcpProxy
+from tests.waiting import cancel
 
 Document = dict[str, Any]
 
@@ -524,8 +525,7 @@ async def test_slow_deletion_does_not_unlist_a_recreated_run(
                 with creator_proxy.hold_replies(command("insert")) as reply:
                     creating = asyncio.create_task(creator.append_events("agent", "run", note("b"), meta={"life": 2}))
                     await passing(reply.happened.is_set)
-                    creating.cancel()
-                    await asyncio.wait([creating])
+                    await cancel(creating)
             unlisting.release()
             await deleting
     async with open_store(uri) as reader:
@@ -543,8 +543,7 @@ async def test_run_is_listed_after_its_creator_died(
             with proxy.hold_replies(command("insert")) as reply:
                 creating = asyncio.create_task(creator.append_events("agent", "run", note("b"), meta={"life": 1}))
                 await passing(reply.happened.is_set)
-                creating.cancel()
-                await asyncio.wait([creating])
+                await cancel(creating)
                 await _assert_meta(other, {"life": 1})
 
 

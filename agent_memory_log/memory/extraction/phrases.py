@@ -54,13 +54,15 @@ class Phrases(msgspec.Struct, frozen=True):
         hints: Lower-case texts. If a message has none of them, no pattern can match.
         openers: Words that may come before a pattern.
         joint: The beginning of a new clause.
-        unreal: Words that make the sentence hypothetical, or true only once.
+        unreal: Words that make what follows them hypothetical.
+        once: Words that make the sentence true only once, or a joke.
         withdrawn: Words that take back the whole message, or ask not to store it.
         asks: The beginning of a question after a statement in the same sentence.
         contrast: Words between a preferred thing and the other one.
         head_first: Whether the noun comes before its adjectives.
         reported: Words before a phrase that attribute it to someone else.
         end: The end of a value.
+        momentary: Words in an order that tie it to the current message.
         passing: Words in a value that tie it to the current conversation.
         patterns: Pairs of a topic and the pattern of a statement, matched at the beginning of a clause.
     """
@@ -69,12 +71,14 @@ class Phrases(msgspec.Struct, frozen=True):
     openers: re.Pattern[str]
     joint: Caseless
     unreal: Caseless
+    once: Caseless
     withdrawn: Caseless
     asks: Caseless
     contrast: Caseless
     head_first: bool
     reported: Caseless
     end: Caseless
+    momentary: Caseless
     passing: Caseless
     patterns: tuple[tuple[Topic, re.Pattern[str]], ...]
 
@@ -115,12 +119,14 @@ def _phrases(table: dict[str, Any]) -> Phrases:
         openers=_openers(table["openers"]),
         joint=_joint(table["joint"]),
         unreal=_words(table["unreal"]),
+        once=_words(table["once"]),
         withdrawn=_words(table["withdrawn"]),
         asks=Caseless(rf"[,;\u2013\u2014-]\s+(?:(?:and|so|but|und|y|et)\s+)?(?:{'|'.join(table['asks'].split())})\b"),
         contrast=Caseless(rf"\s(?:{'|'.join(table['contrast'].split())})\s".replace("_", r"\s")),
         head_first=table["head_first"],
         reported=_words(table["reported"]),
         end=Caseless("|".join(table["end"])),
+        momentary=_words(table["momentary"]),
         passing=Caseless("|".join(table["passing"])),
         patterns=tuple((topic, _pattern(pattern)) for topic, pattern in table["patterns"]),
     )

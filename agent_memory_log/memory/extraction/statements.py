@@ -24,6 +24,7 @@ _MAX_ORDER = 120
 _MAX_WORDS = 14
 _MAX_ORDER_WORDS = 20
 _MAX_KEY_WORDS = 16
+_MAX_CLAUSE_KEY_WORDS = 6
 _MAX_CONTRAST_WORDS = 3
 _MAX_ATTRIBUTE_WORDS = 8
 _MAX_LOWER_WORDS = 3
@@ -31,6 +32,9 @@ _SURE = 0.95
 _CLEAR = 0.9
 _FAIR = 0.8
 _WEAK = 0.6
+
+_CLAUSE = "clause"
+"""The topic of a clause about the user that is stored whole, because no other topic fits."""
 
 _STANDING = "standing"
 """The topic of an order with its condition, such as ``whenever I ask about recipes, list the serving size``."""
@@ -131,29 +135,36 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Sta
             match = pattern.match(body, position) or (pattern.match(body, start) if opener else None)
             if match is None or match.end() <= read:
                 continue
-            is_unreal = topic != _STANDING and phrases.unreal.search(hidden)
-            if is_unreal or phrases.reported.search(hidden[:position]):
+            if phrases.reported.search(hidden[:position]) or phrases.once.search(hidden):
                 return
             read_match = _standing if topic == _STANDING else _statement
             statement = read_match(phrases, topic, match, sentence)
-            if statement is not None:
+            if statement is not None and _is_real(phrases, topic, hidden[: match.start("value")], statement):
                 yield statement
                 read = match.start("value") + 1
                 break
+
+
+def _is_real(phrases: Phrases, topic: Topic, before: str, statement: Statement) -> bool:
+    """Return whether a statement is not hypothetical. An order may name its condition."""
+    return topic == _STANDING or not any(map(phrases.unreal.search, (before, statement.data.value)))
 
 
 def _standing(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
     """Return an order with its condition, which is not cut where the condition ends."""
     del topic
     order = sentence[slice(*match.span("value"))].strip(" .,;:!")
-    fits = _lasts(phrases, order, _MAX_ORDER, _MAX_ORDER_WORDS)
-    return _keyed("", _key_words(order), order, _CLEAR) if fits else None
+    if len(order) > _MAX_ORDER or len(order.split()) > _MAX_ORDER_WORDS or phrases.momentary.search(order):
+        return None
+    return _keyed("", _key_words(order), order, _CLEAR)
 
 
 def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
     groups = match.re.groupindex
     value = _cut(phrases, sentence[slice(*match.span("value"))])
     other = _cut(phrases, sentence[slice(*match.span("other"))]) if "other" in groups else ""
+    if topic.startswith(_CLAUSE):
+        return _clause(phrases, topic, value)
     if topic in {"prefers", "habit", "instead"}:
         limits = (_MAX_ORDER, _MAX_ORDER_WORDS) if topic == "habit" else (_MAX_VALUE, _MAX_WORDS)
         if any(not _lasts(phrases, text, *limits) for text in (value, other) if text) or not value:
@@ -171,6 +182,16 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
     is_lower = sentence.islower() or sentence.replace("I", "").islower()
     read_value = _attribute if ":" in topic else _personal
     return read_value(phrases, topic, value, other, is_lower=is_lower)
+
+
+def _clause(phrases: Phrases, topic: Topic, value: str) -> Statement | None:
+    """Return a clause about the user as a fact whose key is made of its first words."""
+    if len(value.split()) == 1 or not _lasts(phrases, value, _MAX_ORDER, _MAX_ORDER_WORDS):
+        return None
+    if topic.endswith(":proper") and not any(word[0].isupper() for word in value.split()[1:]):
+        return None
+    words = _key_words(value)[:_MAX_CLAUSE_KEY_WORDS]
+    return Statement(Fact("_".join(words), value), _WEAK) if words else None
 
 
 def _attribute(phrases: Phrases, topic: Topic, value: str, other: str, *, is_lower: bool) -> Statement | None:
@@ -232,9 +253,14 @@ def _place_name(value: str, *, is_lower: bool) -> str:
 
 
 def _cut(phrases: Phrases, value: str) -> str:
-    """Return the value without quotes, cut before the sentence changes its subject."""
+    """Return the value without quotes, cut before the sentence changes its subject or turns to the conversation."""
     end = phrases.end.search(value)
-    value = " ".join(value[: end.start() if end else None].split())
+    value = value[: end.start() if end else None]
+    passing = phrases.passing.search(value)
+    if passing is not None:
+        joints = [joint.start() for joint in phrases.joint.finditer(value, 0) if joint.end() <= passing.start()]
+        value = value[: joints[-1]] if joints else value
+    value = " ".join(value.split())
     return value.strip(" .,;:!\"'“”„«»`")
 
 

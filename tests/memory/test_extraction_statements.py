@@ -150,7 +150,7 @@ def test_statements_in_questions_quotations_or_code_are_not_read(text: str, expe
     assert read(f"> {text}".replace("\n", "\n> ")) == []
     assert read(f"```\n{text}\n```") == []
     assert read(f"\u201c{text}\u201d") == [] or "\n" in text
-    assert expected not in read(text.replace("\n", " ").rstrip(".!") + "?") or ". " in text
+    assert expected not in read(text.replace("\n", " ").rstrip(".!") + "?") or ". " in text or ", " in text
 
 
 def test_several_statements_are_read_in_order() -> None:

@@ -28,6 +28,7 @@ _MAX_CLAUSE_KEY_WORDS = 6
 _MAX_CONTRAST_WORDS = 3
 _MAX_ATTRIBUTE_WORDS = 8
 _MAX_LOWER_WORDS = 3
+_MAX_TAG_WORDS = 3
 _SURE = 0.95
 _CLEAR = 0.9
 _FAIR = 0.8
@@ -48,6 +49,7 @@ _QUOTES = re.compile(
 _SENTENCE = re.compile(r"\n+|\s(?=¿)|(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[DMS]r\.)(?<!\bMrs\.)(?<!\b[Ss]t\.)\s+")
 _GAP = re.compile(r"([^\S\n]{8})[^\S\n]+")
 _LIST_MARK = re.compile(r"\s{0,8}(?:[-*•]|\d{1,2}[.)])\s+")
+_COMMAS = (", ", "; ", " – ", " — ", " - ")
 _HIDDEN = "\0"
 _CAPITALS = re.compile(r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*(?:\s+(?:(?:de|da|di|del|la|le|van|von|der|den|am|an)\s+){0,2}"
                        r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*){0,3}")  # fmt: skip
@@ -98,9 +100,16 @@ def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
 
 
 def _before_question(phrases: Phrases, sentence: str) -> int:
-    """Return the length of the part of a sentence before its question, or 0 if it is a question from its beginning."""
+    """Return the length of the part of a sentence before its question, or 0 if it is a question from its beginning.
+
+    Without a known question word, the question is what follows the last comma. A tag such as ``right?`` asks about the
+    statement itself.
+    """
     question = phrases.asks.search(sentence)
-    return question.start() if question else 0
+    if question is not None:
+        return question.start()
+    comma = max(map(sentence.rfind, _COMMAS))
+    return comma if comma > 0 and len(sentence[comma + 1 :].split()) > _MAX_TAG_WORDS else 0
 
 
 def _hide(text: str) -> str:

@@ -84,7 +84,6 @@ NOT_STATEMENTS = [
     "I would prefer not to be transferred to another agent.",
     "I don't prefer tea.",
     "I no longer prefer tea.",
-    "Don't call me Sam.",
     "It is not true that I live in Berlin.",
     "She prefers tea.",
     "He said I prefer tea.",

@@ -1,4 +1,7 @@
-"""Reads the corpus. The rules were tuned on its half ``dev`` and only measured on its half ``reported``."""
+"""Reads the corpus. The rules were tuned on its half ``dev`` and only measured on its half ``reported``.
+
+``chats`` has working chats with an assistant, which are only measured.
+"""
 
 from __future__ import annotations
 
@@ -65,14 +68,14 @@ class Conversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [question for question in self.questions if question.evidence]
 
 
-def conversations(half: str) -> list[Conversation]:
-    """Return the conversations of a half in the order of their file names.
+def conversations(part: str) -> list[Conversation]:
+    """Return the conversations of ``chats`` or a half in the order of their file names.
 
     Raises:
         msgspec.DecodeError: A file has another format.
     """
     decoder = msgspec.json.Decoder(Conversation)
-    return [decoder.decode(path.read_bytes()) for path in sorted((_FOLDER / half).glob("*.json"))]
+    return [decoder.decode(path.read_bytes()) for path in sorted((_FOLDER / part).glob("*.json"))]
 
 
 def recall(hits: Sequence[int], evidence: Sequence[int]) -> float:

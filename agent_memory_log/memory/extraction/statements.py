@@ -49,7 +49,7 @@ _QUOTES = re.compile(
 _SENTENCE = re.compile(r"\n+|\s(?=¿)|(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[DMS]r\.)(?<!\bMrs\.)(?<!\b[Ss]t\.)\s+")
 _GAP = re.compile(r"([^\S\n]{8})[^\S\n]+")
 _LIST_MARK = re.compile(r"\s{0,8}(?:[-*•]|\d{1,2}[.)])\s+")
-_COMMAS = (", ", "; ", " – ", " — ", " - ")
+_COMMAS = (", ", "; ", " \u2013 ", " \u2014 ", " - ")
 _HIDDEN = "\0"
 _CAPITALS = re.compile(r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*(?:\s+(?:(?:de|da|di|del|la|le|van|von|der|den|am|an)\s+){0,2}"
                        r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*){0,3}")  # fmt: skip
@@ -146,7 +146,7 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Sta
                 continue
             if phrases.reported.search(hidden[:position]) or phrases.once.search(hidden):
                 return
-            read_match = _standing if topic == _STANDING else _statement
+            read_match = _WHOLE.get(topic.partition(":")[0], _statement)
             statement = read_match(phrases, topic, match, sentence)
             if statement is not None and _is_real(phrases, topic, hidden[: match.start("value")], statement):
                 yield statement
@@ -172,8 +172,6 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
     groups = match.re.groupindex
     value = _cut(phrases, sentence[slice(*match.span("value"))])
     other = _cut(phrases, sentence[slice(*match.span("other"))]) if "other" in groups else ""
-    if topic.startswith(_CLAUSE):
-        return _clause(phrases, topic, value)
     if topic in {"prefers", "habit", "instead"}:
         limits = (_MAX_ORDER, _MAX_ORDER_WORDS) if topic == "habit" else (_MAX_VALUE, _MAX_WORDS)
         if any(not _lasts(phrases, text, *limits) for text in (value, other) if text) or not value:
@@ -193,14 +191,19 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
     return read_value(phrases, topic, value, other, is_lower=is_lower)
 
 
-def _clause(phrases: Phrases, topic: Topic, value: str) -> Statement | None:
+def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
     """Return a clause about the user as a fact whose key is made of its first words."""
+    value = _cut(phrases, sentence[slice(*match.span("value"))])
     if len(value.split()) == 1 or not _lasts(phrases, value, _MAX_ORDER, _MAX_ORDER_WORDS):
         return None
     if topic.endswith(":proper") and not any(word[0].isupper() for word in value.split()[1:]):
         return None
     words = _key_words(value)[:_MAX_CLAUSE_KEY_WORDS]
     return Statement(Fact("_".join(words), value), _WEAK) if words else None
+
+
+_WHOLE = {_STANDING: _standing, _CLAUSE: _clause}
+"""Reads the topics whose value is more than the value of an attribute."""
 
 
 def _attribute(phrases: Phrases, topic: Topic, value: str, other: str, *, is_lower: bool) -> Statement | None:

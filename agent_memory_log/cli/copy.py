@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
 import typer
 
+from agent_memory_log import steps
 from agent_memory_log.backend_kit.urls import without_credentials
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.options import AgentName, AsJson, open_existing, open_or_create, run_async
@@ -19,6 +21,7 @@ from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.cli.verify import write_findings
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.reserved import is_reserved
+from agent_memory_log.memory.upkeep.maintaining import purge_all
 from agent_memory_log.opening import store_files
 from agent_memory_log.store import RunInfo, Store
 from agent_memory_log.transfer.copying import CopiedRun, copy_run, runs_by_age
@@ -63,7 +66,8 @@ def copy(
 
     If the target has a different run of the same name, the target's run is not changed, the other runs are copied, and
     the exit status is 1. A run that was deleted or has expired in the source during the copy is only reported. Runs
-    that exist only in the target stay.
+    that exist only in the target stay. If memories are copied, those that lost their evidence are first erased in the
+    source.
 
     With --json: an object with ok, events, copied, already_there, redacted, failed, gone, reserved (the number of runs
     of the library's own agents) and runs. Each run has name, agent, run, version, events, copied, already_there,
@@ -97,6 +101,9 @@ def _check_use(source: str, target: str, names: Sequence[str], agent: str | None
 async def _copy(source_url: str, target_url: str, names: Sequence[str], agent: str | None) -> list[CopiedRun]:
     async with open_existing(source_url) as source:
         infos = await _select(source, names, agent)
+        if any(is_reserved(info.agent) for info in infos):
+            await steps.run_async(purge_all(datetime.now(UTC)), source)
+            infos = await _select(source, names, agent)
         async with open_or_create(target_url) as target:
             title = f"copying {counted(len(infos), 'run')}"
             with progress(title, _PASSES * sum(info.event_count for info in infos)) as advance:

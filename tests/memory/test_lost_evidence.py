@@ -424,6 +424,18 @@ def test_an_export_of_reserved_runs_holds_no_word_of_it(tmp_path: Path, capsys: 
     assert SECRET not in exported
 
 
+def test_a_copy_of_reserved_runs_holds_no_word_of_it(tmp_path: Path) -> None:
+    url, target = f"sqlite:///{tmp_path / 'memory.db'}", tmp_path / "copy.db"
+    with open_sync_store(url) as store:
+        me, run = memory_of(store)
+        say(me, run, f"name={SECRET}; tone=dry")
+        store.delete_run(AGENT, run)
+    assert main(["copy", url, f"sqlite:///{target}"]) == 0
+    assert SECRET.encode() not in b"".join(path.read_bytes() for path in tmp_path.glob("copy.db*"))
+    with open_sync_store(f"sqlite:///{target}") as copied:
+        assert copied.list_runs(include_reserved=True).runs
+
+
 def test_a_copied_run_with_a_redaction_erases_in_its_new_store(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me, run = memory_of(store)

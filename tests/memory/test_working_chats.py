@@ -22,9 +22,9 @@ def test_chats_have_the_documented_size() -> None:
 def test_first_ten_hits_hold_the_evidence(chat: Conversation) -> None:
     search, full_text = rankers.recall_index(chat), rankers.fts5(chat)
     questions = chat.answerable()
-    ours = sum(recall(search(question.question), question.evidence) for question in questions) / len(questions)
-    theirs = sum(recall(full_text(question.question), question.evidence) for question in questions) / len(questions)
-    assert ours >= max(theirs, 0.97)
+    index_share = sum(recall(search(question.question), question.evidence) for question in questions) / len(questions)
+    fts5_share = sum(recall(full_text(question.question), question.evidence) for question in questions) / len(questions)
+    assert index_share >= max(fts5_share, 0.97)
 
 
 @pytest.mark.parametrize("chat", CHATS, ids=["first", "second"])
@@ -37,5 +37,7 @@ def test_context_of_2000_tokens_holds_the_answer(chat: Conversation) -> None:
             store.append_events("agent", str(session), *events)
             user.link_run("agent", str(session))
         questions = chat.answerable()
-        held = sum(question.answer in user.context(question.question, max_tokens=2000).text for question in questions)
-    assert held / len(questions) >= 0.95
+        answered = sum(
+            question.answer in user.context(question.question, max_tokens=2000).text for question in questions
+        )
+    assert answered / len(questions) >= 0.95

@@ -47,10 +47,11 @@ _EPISODE_IMPORTANCE = 0.5
 class RuleExtractor:
     """Extracts without a model. It prefers to miss a memory rather than to write a wrong one. It finds:
 
-    - preferences and facts that the user states explicitly, in English, and in common forms of German, Spanish and
-      French: ``I prefer …``, ``always …``, ``never …``, ``use X instead of Y``, ``call me …``, ``my name is …``,
-      ``I live in …``, ``please answer in …``, ``my user id is …``; and attributes: diet, allergies, work, family, pets,
-      favourites, likes and dislikes, languages, birthday, the length of answers, the use of emojis;
+    - preferences and facts that the user states explicitly, in English, German, Spanish and French: ``I
+      prefer …``, ``always …``, ``never …``, ``use X instead of Y``, ``call me …``, ``my name is …``, ``I live in …``,
+      ``please answer in …``, ``my user id is …``; and attributes: diet, allergies, work, family, pets,
+      favourites, likes and dislikes, languages, birthday, the length of answers, the use of emojis. Where no attribute
+      fits, it keeps a whole clause such as ``live in a terraced house``;
     - episodes: ``error``, a failed tool call and the call that fixed it; ``task_result``, work that changed something
       and that the user acknowledged; ``user_feedback``, the user's opinion that something was right or wrong.
 

@@ -28,7 +28,7 @@ _MAX_CLAUSE_KEY_WORDS = 6
 _MAX_CONTRAST_WORDS = 3
 _MAX_ATTRIBUTE_WORDS = 8
 _MAX_LOWER_WORDS = 3
-_MAX_TAG_WORDS = 3
+_MAX_TAG_WORDS = 1
 _SURE = 0.95
 _CLEAR = 0.9
 _FAIR = 0.8
@@ -46,7 +46,10 @@ _LINE_MARKS = frozenset(" \t>|")  # the first character of a quoted line
 _QUOTES = re.compile(
     r"\"[^\"\n]{0,600}\"|“[^”\n]{0,600}”|„[^“”\n]{0,600}[“”]|«[^»\n]{0,600}»|`[^`\n]{0,600}`|(?<!\w)'[^'\n]{0,600}'(?!\w)"
 )
-_SENTENCE = re.compile(r"\n+|\s(?=¿)|(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[DMS]r\.)(?<!\bMrs\.)(?<!\b[Ss]t\.)\s+")
+_SENTENCE = re.compile(
+    r"\n+|\s(?=¿)|(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[DMS]r\.)(?<!\bMrs\.)(?<!\b[Ss]t\.)\s+"
+    r"(?!(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
+)
 _GAP = re.compile(r"([^\S\n]{8})[^\S\n]+")
 _LIST_MARK = re.compile(r"\s{0,8}(?:[-*•]|\d{1,2}[.)])\s+")
 _COMMAS = (", ", "; ", " \u2013 ", " \u2014 ", " - ")

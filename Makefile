@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture test-all lint format types generate generate-check site release bench clean
+.PHONY: help demo test torture test-all lint format types generate generate-check site release instructions bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ release: .venv/.site ## Build wheel and sdist in dist/, check them, and try them
 	@$(BIN)/python -m build --outdir dist . > /dev/null
 	@$(BIN)/twine check --strict dist/*
 	@tools/try_wheel
+
+instructions: .venv/.installed ## Count instructions, and fail at 5 % more than the stored counts
+	@$(BIN)/python -m benchmarks.instructions
 
 bench: .venv/.installed ## Measure, as ratios to the floor
 	@$(BIN)/python -m benchmarks

@@ -40,14 +40,14 @@ def rows() -> list[Row]:
 
 def build_long(provider: str, rounds: int, progress: Progress) -> Ratio:
     """Build the transcript of a long run: seconds for each event."""
-    events = _events(provider, _LONG)
+    events = numbered_events(provider, _LONG)
     snapshot = _snapshot(events)
     return compare(lambda: timed(lambda: build(snapshot, provider), _LONG), _decode(events), rounds, progress)
 
 
 def validate_long(provider: str, rounds: int, progress: Progress) -> Ratio:
     """Validate the transcript of a long run: seconds for each event."""
-    events = _events(provider, _LONG)
+    events = numbered_events(provider, _LONG)
     transcript = build(_snapshot(events), provider)
     assert validate(transcript, provider) == []
     return compare(lambda: timed(lambda: validate(transcript, provider), _LONG), _decode(events), rounds, progress)
@@ -60,7 +60,7 @@ def add_turn(provider: str, rounds: int, progress: Progress) -> Ratio:
 
 def _turns_after(provider: str, count: int) -> Side:
     """Return the side that measures a turn after ``count`` events, as the mean of a few turns in a few runs."""
-    events = _events(provider, count + _TURNS * _TURN)
+    events = numbered_events(provider, count + _TURNS * _TURN)
     ends = range(count, len(events), _TURN)
 
     def work_on(snapshot: Snapshot) -> Callable[[], None]:
@@ -90,7 +90,7 @@ def _snapshot(events: list[Event]) -> Snapshot:
     return Snapshot("agent", "run", events, version=len(events))
 
 
-def _events(provider: str, count: int) -> list[Event]:
+def numbered_events(provider: str, count: int) -> list[Event]:
     """Return a run of ``count`` events, with seqs."""
     cycle = workload.payloads()
     events = (new_event(_own(payload, number, provider)) for number in range(count // _TURN) for payload in cycle)

@@ -18,12 +18,16 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
+_LOST = 5
+"""The number of seconds after which a cancellation was lost. Another one could interrupt the work after the first."""
+
+
 async def cancel(task: asyncio.Task[object]) -> None:
     """Cancel the task until it has ended, because ``wait_for`` of Python 3.11 can lose a cancellation."""
     async with asyncio.timeout(PATIENCE):
         while not task.done():
             task.cancel()
-            await asyncio.wait([task], timeout=0.1)
+            await asyncio.wait([task], timeout=_LOST)
 
 
 def until_blocking(condition: Callable[[], object]) -> None:

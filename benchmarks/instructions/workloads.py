@@ -1,0 +1,102 @@
+"""``python -m benchmarks.instructions.workloads NAME TIMES`` does an operation ``TIMES`` times.
+
+The preparation does not depend on ``TIMES``. So the difference of two runs is the cost of the operations alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent_memory_log import Snapshot, SyncStore, open_sync_store
+from agent_memory_log.transcript import build
+from benchmarks import transcript, workload
+from benchmarks.recall.corpus import conversations
+from benchmarks.recall.rankers import recall_index
+
+_PROVIDER = "anthropic"
+_LONG = 1_000
+_BATCH = 100
+_TURN = 10
+_MOST = 100
+"""The largest number of times."""
+
+
+@contextmanager
+def _store() -> Generator[SyncStore]:
+    with (
+        tempfile.TemporaryDirectory(prefix="instructions-") as folder,
+        open_sync_store(f"sqlite:///{Path(folder) / 'log.db'}") as store,
+    ):
+        yield store
+
+
+def _append_of(size: int, times: int) -> None:
+    batches = list(workload.chunks(workload.events(_MOST * size), size))
+    with _store() as store:
+        for number, batch in enumerate(batches[:times]):
+            store.append_events("agent", str(number % 10), *batch)
+
+
+def append(times: int) -> None:
+    """Append one event."""
+    _append_of(1, times)
+
+
+def batch(times: int) -> None:
+    """Append 100 events at once."""
+    _append_of(_BATCH, times)
+
+
+def load(times: int) -> None:
+    """Load a run of 1,000 events."""
+    with _store() as store:
+        store.append_events("agent", "run", *workload.events(_LONG))
+        for _ in range(times):
+            store.load_run("agent", "run")
+
+
+def build_transcript(times: int) -> None:
+    """Build the transcript of 1,000 events."""
+    snapshot = Snapshot("agent", "run", transcript.numbered_events(_PROVIDER, _LONG), version=_LONG)
+    for _ in range(times):
+        build(snapshot, _PROVIDER)
+
+
+def extend(times: int) -> None:
+    """Add a turn to the transcript of 1,000 events."""
+    events = transcript.numbered_events(_PROVIDER, _LONG + _TURN * _MOST)
+    snapshot = Snapshot("agent", "run", events[:_LONG], version=_LONG)
+    current = build(snapshot, _PROVIDER)
+    for end in range(_LONG, _LONG + _TURN * times, _TURN):
+        turn = Snapshot("agent", "run", events[end : end + _TURN], version=end + _TURN, after=end)
+        snapshot = snapshot.extend(turn)
+        current.update(snapshot)
+
+
+def search(times: int) -> None:
+    """Search the messages of a conversation."""
+    conversation = conversations("chats")[0]
+    ranker = recall_index(conversation)
+    for question in conversation.questions[:times]:
+        ranker(question.question)
+
+
+WORKLOADS: dict[str, tuple[Callable[[int], None], int]] = {
+    "append one event": (append, 100),
+    "append 100 events": (batch, 10),
+    "load 1,000 events": (load, 5),
+    "build 1,000 events": (build_transcript, 5),
+    "extend by a turn": (extend, 50),
+    "search": (search, 50),
+}
+"""The operations with how often the longer of two runs does them."""
+
+
+if __name__ == "__main__":
+    gc.disable()
+    WORKLOADS[sys.argv[1]][0](int(sys.argv[2]))

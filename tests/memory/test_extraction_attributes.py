@@ -17,6 +17,11 @@ def read(text: str) -> list[tuple[str, str]]:
         ("Remember that I'm vegetarian.", ("diet", "vegetarian")),
         ("I'm a lefty with small hands.", ("lefty_small_hands", "a lefty with small hands")),
         ("We live in a terraced house, any paint tips?", ("live_terraced_house", "live in a terraced house")),
+        (
+            "If I ask about travel, always include the visa rules.",
+            ("if_i_ask_about_travel_always_include_visa_rules", "If I ask about travel, always include the visa rules"),
+        ),
+        ("As someone who hates cardio, what can I do?", ("who_hates_cardio", "who hates cardio")),
         ("I can't drive because I'm dyslexic.", ("health_dyslexic", "dyslexic")),
         ("Ich habe zwei Katzen, was kostet Futter?", ("pets_zwei_katzen", "zwei Katzen")),
         ("Llevo tres años siendo vegana.", ("llevo_tres_años_siendo_vegana", "Llevo tres años siendo vegana")),

@@ -78,14 +78,14 @@ def main() -> int:
         return 0
     stored = msgspec.json.decode(_STORED.read_bytes(), type=Counts) if _STORED.exists() else None
     counts = _count()
-    known = {} if stored is None or stored.python != counts.python else stored.instructions
+    before = {} if stored is None or stored.python != counts.python else stored.instructions
     table = Table("operation", "instructions", "times the stored count", title=f"Python {counts.python}")
-    worse = more_than_stored(counts.instructions, known)
+    worse = more_than_stored(counts.instructions, before)
     for name, count in counts.instructions.items():
-        ratio = f"{count / known[name]:.3f}" if name in known else ""
+        ratio = f"{count / before[name]:.3f}" if name in before else ""
         table.add_row(name, f"{count:,}", ratio, style="red" if name in worse else "green")
     console.print(table)
-    if not known:
+    if not before:
         console.print(f"no counts are stored for Python {counts.python}")
     if options.update:
         _STORED.write_bytes(msgspec.json.format(msgspec.json.encode(counts), indent=2) + b"\n")

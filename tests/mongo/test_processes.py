@@ -222,6 +222,8 @@ async def test_runs_are_deleted_and_redacted_while_processes_append(
         following = {run: asyncio.create_task(_follow_through_deletions(other, run)) for run in ("run-0", "run-1")}
         async with Follower(other, "run-2") as follower:
             output = [await asyncio.to_thread(_finish, process) for process in writers]
+            # Fast writers may finish before the first deletion.
+            await passing(lambda: eraser.deleted_up_to["run-0"] and eraser.redacted)
             eraser.stopped = True
             await asyncio.gather(*erasing)
             await follower.until((await other.load_run("agent", "run-2")).version)

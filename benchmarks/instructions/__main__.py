@@ -1,6 +1,7 @@
 """``python -m benchmarks.instructions`` fails if an operation takes over 5 % more instructions than the stored count.
 
-It counts with callgrind, a tool of valgrind. The count of one interpreter hardly varies, unlike a time. After a change
+It counts with callgrind, a tool of valgrind. The count of one interpreter hardly varies, unlike a time: the order of
+sets and the threads of OpenBLAS, which spin while they wait, are fixed. After a change
 that is worth its instructions, ``--update`` stores the new counts.
 """
 
@@ -41,7 +42,7 @@ def _collected(name: str, times: int) -> int:
         capture_output=True,
         text=True,
         check=True,
-        env=os.environ | {"PYTHONHASHSEED": "0"},
+        env=os.environ | {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"},
     )
     return int(_COLLECTED.findall(done.stderr)[-1])
 

@@ -1,6 +1,7 @@
 """``python -m benchmarks.instructions.workloads NAME TIMES`` does an operation ``TIMES`` times.
 
-The preparation does not depend on ``TIMES``. So the difference of two runs is the cost of the operations alone.
+The preparation does not depend on ``TIMES``. So the difference of two runs is the cost of the operations alone. The
+operations of the longer run take about 500 million instructions, so that small differences at the start do not count.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import cycle, islice
 from pathlib import Path
 
 from agent_memory_log import Snapshot, SyncStore, open_sync_store
@@ -22,8 +24,9 @@ _PROVIDER = "anthropic"
 _LONG = 1_000
 _BATCH = 100
 _TURN = 10
-_MOST = 100
-"""The largest number of times."""
+_APPENDS = 4_000
+_BATCHES = 100
+_TURNS = 1_200
 
 
 @contextmanager
@@ -35,8 +38,8 @@ def _store() -> Generator[SyncStore]:
         yield store
 
 
-def _append_of(size: int, times: int) -> None:
-    batches = list(workload.chunks(workload.events(_MOST * size), size))
+def _append_of(size: int, most: int, times: int) -> None:
+    batches = list(workload.chunks(workload.events(most * size), size))
     with _store() as store:
         for number, batch in enumerate(batches[:times]):
             store.append_events("agent", str(number % 10), *batch)
@@ -44,12 +47,12 @@ def _append_of(size: int, times: int) -> None:
 
 def append(times: int) -> None:
     """Append one event."""
-    _append_of(1, times)
+    _append_of(1, _APPENDS, times)
 
 
 def batch(times: int) -> None:
     """Append 100 events at once."""
-    _append_of(_BATCH, times)
+    _append_of(_BATCH, _BATCHES, times)
 
 
 def load(times: int) -> None:
@@ -69,7 +72,7 @@ def build_transcript(times: int) -> None:
 
 def extend(times: int) -> None:
     """Add a turn to the transcript of 1,000 events."""
-    events = transcript.numbered_events(_PROVIDER, _LONG + _TURN * _MOST)
+    events = transcript.numbered_events(_PROVIDER, _LONG + _TURN * _TURNS)
     snapshot = Snapshot("agent", "run", events[:_LONG], version=_LONG)
     current = build(snapshot, _PROVIDER)
     for end in range(_LONG, _LONG + _TURN * times, _TURN):
@@ -82,17 +85,17 @@ def search(times: int) -> None:
     """Search the messages of a conversation."""
     conversation = conversations("chats")[0]
     ranker = recall_index(conversation)
-    for question in conversation.questions[:times]:
+    for question in islice(cycle(conversation.questions), times):
         ranker(question.question)
 
 
 WORKLOADS: dict[str, tuple[Callable[[int], None], int]] = {
-    "append one event": (append, 100),
-    "append 100 events": (batch, 10),
-    "load 1,000 events": (load, 5),
-    "build 1,000 events": (build_transcript, 5),
-    "extend by a turn": (extend, 50),
-    "search": (search, 50),
+    "append one event": (append, _APPENDS),
+    "append 100 events": (batch, _BATCHES),
+    "load 1,000 events": (load, 20),
+    "build 1,000 events": (build_transcript, 40),
+    "extend by a turn": (extend, _TURNS),
+    "search": (search, 250),
 }
 """The operations with how often the longer of two runs does them."""
 

@@ -268,20 +268,33 @@ def check_reached(agent: str, run: str, after: int, version: int) -> None:
         raise CursorOutOfRange(f"{agent}/{run} is at version {version}: no event can follow seq {after} yet")
 
 
-def check_limit(limit: int | None) -> None:
-    """Check that the limit is None or an integer from 1. Raises ``InvalidArgument``."""
+def check_limit(limit: int | None, name: str = "limit") -> None:
+    """Check that the limit is None or an integer from 1. Raises ``InvalidArgument``, which has ``name``."""
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise InvalidArgument(f"limit must be an integer from 1, got {describe(limit)}")
+        raise InvalidArgument(f"{name} must be an integer from 1, got {describe(limit)}")
 
 
 def check_load(
-    agent: str, run: str, after: int, types: Iterable[str] | None, limit: int | None
+    agent: str, run: str, after: int, types: Iterable[str] | None, limit: int | None, last: int | None
 ) -> frozenset[str] | None:
     """Check the arguments of ``load_run`` and return the event types. Raises ``InvalidEvent``, ``InvalidArgument``."""
     check_ids(agent, run)
     check_after(after)
     check_limit(limit)
+    check_limit(last, "last")
+    if limit is not None and last is not None:
+        raise InvalidArgument("limit selects the oldest events and last the newest ones: pass only one of them")
     return check_types(types)
+
+
+def check_event_ids(event_ids: Iterable[str]) -> list[str]:
+    """Return the event ids as a checked list.
+
+    Raises ``InvalidArgument`` if ``event_ids`` is no iterable of ids, and ``InvalidEvent`` if an id is invalid.
+    """
+    if isinstance(event_ids, str) or not isinstance(event_ids, Iterable):
+        raise InvalidArgument(f"event_ids must be an iterable of event ids, got {describe(event_ids)}")
+    return [_check_id(event_id, "event_id") for event_id in event_ids]
 
 
 def check_listing(agent: str | None, limit: int) -> None:

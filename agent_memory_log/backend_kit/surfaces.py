@@ -18,6 +18,7 @@ from agent_memory_log.backend_kit.checks import (
     Prepared,
     check_append,
     check_erasures,
+    check_event_ids,
     check_ids,
     check_listing,
     check_load,
@@ -73,8 +74,14 @@ class Reads(Protocol):
     its docstring names.
     """
 
-    def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
-        """See ``Store.load_run``."""
+    def load(
+        self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None, last: int | None
+    ) -> Snapshot:
+        """See ``Store.load_run``. At most one of ``limit`` and ``last`` is given."""
+        ...
+
+    def find(self, agent: str, run: str, event_ids: Sequence[str]) -> tuple[Event | None, ...]:
+        """See ``Store.find_events``."""
         ...
 
     def list_runs(self, agent: str | None, limit: int, cursor: str | None, *, include_reserved: bool) -> RunPage:
@@ -167,10 +174,16 @@ def checked_append(
 
 
 def _checked_load(
-    reader: Reads, agent: str, run: str, after: int, types: Iterable[str] | None, limit: int | None
+    reader: Reads,
+    agent: str,
+    run: str,
+    after: int,
+    types: Iterable[str] | None,
+    limit: int | None,
+    last: int | None,
 ) -> Callable[[], Snapshot]:
-    checked_types = check_load(agent, run, after, types, limit)
-    return partial(reader.load, agent, run, after, checked_types, limit)
+    checked_types = check_load(agent, run, after, types, limit, last)
+    return partial(reader.load, agent, run, after, checked_types, limit, last)
 
 
 class SyncSurface(SyncHandle, Generic[_Reader, _Writer]):
@@ -225,9 +238,15 @@ class SyncSurface(SyncHandle, Generic[_Reader, _Writer]):
         after: int = 0,
         types: Iterable[str] | None = None,
         limit: int | None = None,
+        last: int | None = None,
     ) -> Snapshot:
         """See ``Store.load_run``."""
-        return self._read(_checked_load(self._reader, agent, run, after, types, limit))
+        return self._read(_checked_load(self._reader, agent, run, after, types, limit, last))
+
+    def find_events(self, agent: str, run: str, event_ids: Iterable[str]) -> tuple[Event | None, ...]:
+        """See ``Store.find_events``."""
+        check_ids(agent, run)
+        return self._read(partial(self._reader.find, agent, run, check_event_ids(event_ids)))
 
     def list_runs(
         self,
@@ -332,9 +351,15 @@ class AsyncSurface(AsyncHandle, Generic[_Reader, _Writer]):
         after: int = 0,
         types: Iterable[str] | None = None,
         limit: int | None = None,
+        last: int | None = None,
     ) -> Snapshot:
         """See ``Store.load_run``."""
-        return await self._read(_checked_load(self._reader, agent, run, after, types, limit))
+        return await self._read(_checked_load(self._reader, agent, run, after, types, limit, last))
+
+    async def find_events(self, agent: str, run: str, event_ids: Iterable[str]) -> tuple[Event | None, ...]:
+        """See ``Store.find_events``."""
+        check_ids(agent, run)
+        return await self._read(partial(self._reader.find, agent, run, check_event_ids(event_ids)))
 
     async def list_runs(
         self,

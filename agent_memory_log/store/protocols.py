@@ -76,22 +76,51 @@ class Store(Protocol):
         after: int = 0,
         types: Iterable[str] | None = None,
         limit: int | None = None,
+        last: int | None = None,
     ) -> Snapshot:
         """Read events of a run in seq order.
 
         The read sees every append that was acknowledged before the call. The snapshot of an unknown run is empty.
+
+        A read with ``last`` costs what it returns, not what the run holds. Its snapshot covers the run from the first
+        of the ``last`` events on, so it has the ``after`` of a read that begins there, and a ``last_seq`` that equals
+        ``version``. It equals ``load_run(after=snapshot.after, types=types)``, and a later read extends it as usual. If
+        there are fewer events, it equals the same read without ``last``.
 
         Args:
             agent: The id of the agent.
             run: The id of the run.
             after: Read the events after this seq. The default is the beginning of the run.
             types: The event types to read. The default reads all.
-            limit: The maximum number of events to read. The default has no limit.
+            limit: The maximum number of events to read, beginning with the oldest. The default has no limit.
+            last: Read only this many of the events, the newest ones. The default reads all of them.
 
         Raises:
             CursorOutOfRange: ``after`` is above the run's version.
             DecodeError: A stored event cannot be decoded.
             EventsMissing: Events that the run must hold are missing.
+            InvalidArgument: ``limit`` or ``last`` is below 1, or both are given.
+            RunExpired: The run has expired.
+        """
+        ...
+
+    async def find_events(self, agent: str, run: str, event_ids: Iterable[str]) -> tuple[Event | None, ...]:
+        """Return the events of a run that have the given ids, at the cost of these events and not of the run.
+
+        The read sees every append, redaction and deletion that was acknowledged before the call.
+
+        Args:
+            agent: The id of the agent.
+            run: The id of the run.
+            event_ids: The ids of the events. An id may occur more than once.
+
+        Returns:
+            One event for each id, in the same order. It is None if the run has no such event, which is also true of an
+            unknown or deleted run. A redacted event is in its ``Redacted`` form.
+
+        Raises:
+            DecodeError: A stored event cannot be decoded.
+            InvalidEvent: An event id is not non-empty text of at most 512 characters.
             RunExpired: The run has expired.
         """
         ...
@@ -273,8 +302,13 @@ class SyncStore(Protocol):
         after: int = 0,
         types: Iterable[str] | None = None,
         limit: int | None = None,
+        last: int | None = None,
     ) -> Snapshot:
         """See ``Store.load_run``."""
+        ...
+
+    def find_events(self, agent: str, run: str, event_ids: Iterable[str]) -> tuple[Event | None, ...]:
+        """See ``Store.find_events``."""
         ...
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:

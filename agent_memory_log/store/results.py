@@ -37,6 +37,7 @@ class RunInfo(msgspec.Struct, frozen=True):
         run: The id of the run.
         version: The seq of the newest event.
         created: When this store created the run, in UTC. An append to a deleted run creates it again.
+        updated: The timestamp of the newest event, which is the one with the highest seq.
         event_count: How many events the run holds, including redacted ones.
         meta: The map that was given when the run was created. See ``Store.append_events`` for its ``expires_at``.
     """
@@ -45,6 +46,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     run: str
     version: int
     created: datetime
+    updated: datetime
     event_count: int
     meta: Mapping[str, JsonValue]
 

@@ -76,6 +76,16 @@ class _Run:
         """Return the event at ``seq``, or None if the run does not have it."""
         return self.event(seq) if self.base < seq <= self.version else None
 
+    def before_last(self, count: int, after: int, types: frozenset[str] | None) -> int:
+        """Return the seq before the newest ``count`` events of ``types`` after ``after``, or ``after`` if there are
+        fewer.
+        """
+        for seq in range(self.version, max(after, self.base), -1):
+            count -= types is None or self.events[seq - self.base - 1].type in types
+            if not count:
+                return seq - 1
+        return after
+
     def event(self, seq: int) -> Event:
         """Return the event at ``seq``. It shares no mutable value with the stored event."""
         prepared = self.events[seq - self.base - 1]
@@ -175,11 +185,15 @@ class MemoryData:
         run_data.expires_at = expiry_of(append.meta)
         run_data.base = base
 
-    def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
+    def load(
+        self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None, last: int | None
+    ) -> Snapshot:
         """See ``Store.load_run``."""
         with self._lock:
             run_data = self._unexpired(agent, run)
             check_reached(agent, run, after, run_data.version)
+            if last is not None:
+                after = run_data.before_last(last, after, types)
             log: list[Event] = []
             redactions: dict[int, str] = {}
             last_seq = run_data.version
@@ -204,6 +218,13 @@ class MemoryData:
                 first_seq=run_data.base + 1,
                 redactions=redactions,
             )
+
+    def find(self, agent: str, run: str, event_ids: Sequence[str]) -> tuple[Event | None, ...]:
+        """See ``Store.find_events``."""
+        with self._lock:
+            run_data = self._unexpired(agent, run)
+            # A seq that no run has stands for an unknown id.
+            return tuple(run_data.find(run_data.seqs.get(event_id, 0)) for event_id in event_ids)
 
     def peek(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
         """See ``Store.peek_runs``."""
@@ -263,7 +284,15 @@ class MemoryData:
             more = len(matches) > limit
             return RunPage(
                 tuple(
-                    RunInfo(name[0], name[1], run_data.version, run_data.created, len(run_data.events), _meta(run_data))
+                    RunInfo(
+                        name[0],
+                        name[1],
+                        run_data.version,
+                        run_data.created,
+                        run_data.events[-1].timestamp,
+                        len(run_data.events),
+                        _meta(run_data),
+                    )
                     for _, name, run_data in page
                     if run_data.created is not None
                 ),

@@ -30,6 +30,7 @@ from agent_memory_log_sqlite.row_format import (
     COLUMNS,
     MAX_SEQ,
     RUN_COLUMNS,
+    UPDATED,
     VERSION,
     WHAT_TO_DO,
     Row,
@@ -54,8 +55,13 @@ _INDEXED_ONLY = " AND ".join(f"type <> '{event_type}'" for event_type in _UNINDE
 
 _EVENTS = f"SELECT {COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608  # only constants
 _SUMMED = f"SELECT {COLUMNS}, sum FROM events WHERE id > ? AND id <= ? ORDER BY id"  # noqa: S608  # only constants
+# One query for each type, because a query for several types reads all of their events and sorts them.
+_NEWEST = f"SELECT id FROM events WHERE run = ? AND {_INDEXED_ONLY} AND id > ? AND id <= ? AND type = ? ORDER BY id DESC LIMIT ?"  # noqa: E501, S608  # only constants
+_NEWEST_SCANNED = "SELECT id FROM events WHERE id > ? AND id <= ? AND type IN ({}) ORDER BY id DESC LIMIT ?"
+_FOUND = f"SELECT {COLUMNS}, sum FROM events WHERE run = ? AND event_id IN ({{}})"  # noqa: S608  # only constants
+_IDS_A_QUERY = 400
 _COUNT_INDEXED = "SELECT count(*) FROM events INDEXED BY events_by_event_id WHERE run = ?"
-_ALL_RUNS = f"SELECT agent, run, {RUN_COLUMNS} FROM runs"  # noqa: S608  # only constants
+_ALL_RUNS = f"SELECT agent, run, {UPDATED}, {RUN_COLUMNS} FROM runs"  # noqa: S608  # only constants
 _COUNT_EXPIRED = f"SELECT count(*), coalesce(sum({VERSION} - base_seq), 0) FROM runs WHERE expires_at <= ?"  # noqa: S608  # only constants
 
 _JOURNAL_END = "SELECT coalesce(max(position), 0) FROM erasures"
@@ -82,14 +88,18 @@ class Reader:
         self.heads = Heads(file, verify=verify)
         """The remembered heads of runs, for ``peek_runs``."""
 
-    def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
+    def load(
+        self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None, last: int | None
+    ) -> Snapshot:
         """See ``Store.load_run``. If ``types`` has one of the four most common types, the query scans the run."""
         connection = self._connection
         with OneView(connection):
             run_row = (find_verified_run if self._verify else find_run)(connection, agent, run)
             check_expiry(agent, run, run_row.expires_at)
             check_reached(agent, run, after, run_row.version)
-            bounds = (run_row.row_id(max(after, run_row.base)), run_row.row_id(run_row.version))
+            if last is not None:
+                after = self._before_last(run_row, after, types, min(last, MAX_SEQ))
+            bounds = _bounds(run_row, after)
             count = _NO_LIMIT if limit is None else min(limit, MAX_SEQ)
             markers: list[Row] = []
             if self._verify and types != frozenset():
@@ -164,18 +174,56 @@ class Reader:
         if expected <= bounds[1]:
             raise out_of_place(expected, bounds[1] + 1, agent, run)
 
+    def _before_last(self, run_row: RunRow, after: int, types: frozenset[str] | None, count: int) -> int:
+        """Return the seq before the newest ``count`` events of ``types`` after ``after``, or ``after`` if there are
+        fewer.
+        """
+        bounds = _bounds(run_row, after)
+        if types is None:
+            return max(bounds[1] - count, bounds[0]) & MAX_SEQ if bounds[1] - bounds[0] >= count else after
+        if _is_indexed(types):
+            rows = [
+                row
+                for event_type in types
+                for row in self._connection.execute(_NEWEST, (run_row.id, *bounds, event_type, count))
+            ]
+        else:
+            sql = _NEWEST_SCANNED.format(", ".join("?" * len(types)))
+            rows = self._connection.execute(sql, (*bounds, *types, count)).fetchall()
+        newest = sorted(row[0] for row in rows)[-count:]
+        return newest[0] - 1 & MAX_SEQ if len(newest) == count else after
+
     def _of_types(self, run_id: int, bounds: tuple[int, int], types: Iterable[str], count: int) -> list[Row]:
         sorted_types = sorted(types)
         marks = ", ".join("?" * len(sorted_types))
-        if any(event_type in _UNINDEXED for event_type in sorted_types):
-            condition = "id > ? AND id <= ?"
-            arguments: tuple[int, ...] = bounds
-        else:
+        if _is_indexed(types):
             condition = f"run = ? AND {_INDEXED_ONLY} AND id > ? AND id <= ?"
-            arguments = (run_id, *bounds)
+            arguments: tuple[int, ...] = (run_id, *bounds)
+        else:
+            condition = "id > ? AND id <= ?"
+            arguments = bounds
         sql = f"SELECT {COLUMNS} FROM events WHERE {condition} AND type IN ({marks}) ORDER BY id LIMIT ?"  # noqa: S608  # only constants and question marks
         rows: list[Row] = self._connection.execute(sql, (*arguments, *sorted_types, count)).fetchall()
         return rows
+
+    def find(self, agent: str, run: str, event_ids: Sequence[str]) -> tuple[Event | None, ...]:
+        """See ``Store.find_events``."""
+        sought = [*dict.fromkeys(event_ids)]
+        rows: list[Row] = []
+        with OneView(self._connection):
+            run_row = (find_verified_run if self._verify else find_run)(self._connection, agent, run)
+            check_expiry(agent, run, run_row.expires_at)
+            name = name_sum(agent, run)
+            for begin in range(0, len(sought) if run_row.event_count else 0, _IDS_A_QUERY):
+                some = sought[begin : begin + _IDS_A_QUERY]
+                sql = _FOUND.format(", ".join("?" * len(some)))
+                for row in self._connection.execute(sql, (run_row.id, *some)):
+                    flaw = row_flaw(row, name, run_row.unsummed) if self._verify else None
+                    if flaw is not None:
+                        raise unreadable(row[0] & MAX_SEQ, flaw, agent, run)
+                    rows.append(row[:7])
+        events = {event.event_id: event for event in decode_rows(rows, agent, run)}
+        return tuple(events.get(event_id) for event_id in event_ids)
 
     def follow_on(self, agent: str, run: str, after: int, last: RunRow | None) -> tuple[list[Event], RunRow]:
         """Return the next events of a follower and the run's current row.
@@ -193,7 +241,7 @@ class Reader:
             check_expiry(agent, run, run_row.expires_at)
             if last is None:
                 check_reached(agent, run, after, run_row.version)
-            bounds = (run_row.row_id(max(after, run_row.base)), run_row.row_id(run_row.version))
+            bounds = _bounds(run_row, after)
             rows: list[Row] = []
             size = 0
             for row in self._each_row(run_row, bounds, agent, run):
@@ -220,10 +268,10 @@ class Reader:
         with OneView(self._connection):
             if self._verify and cursor is None:
                 check_runs_table(self._connection)
-                for name, run, *row in self._connection.execute(runs_table):
+                for name, run, _, *row in self._connection.execute(runs_table):
                     checked_run(row, name, run)
             rows = self._connection.execute(sql, (*arguments, min(limit, MAX_SEQ) + 1)).fetchall()
-        page = [(name, run, checked_run(row, name, run)) for name, run, *row in rows[:limit]]
+        page = [(name, run, updated, checked_run(row, name, run)) for name, run, updated, *row in rows[:limit]]
         try:
             runs = tuple(
                 RunInfo(
@@ -231,14 +279,15 @@ class Reader:
                     run,
                     row.version,
                     from_microseconds(row.created or 0),
+                    from_microseconds(updated),
                     row.event_count,
                     decode_meta(row.meta, name, run),
                 )
-                for name, run, row in page
+                for name, run, updated, row in page
             )
         except (OverflowError, TypeError) as error:
             raise DecodeError(f"the row of a run cannot be read: {error}") from error
-        last = page[-1][2] if len(rows) > limit else None
+        last = page[-1][3] if len(rows) > limit else None
         return RunPage(runs, encode_cursor(last.created or 0, last.id) if last else None)
 
     def peek(self, runs: Sequence[tuple[str, str]]) -> tuple[RunHead | None, ...]:
@@ -272,6 +321,15 @@ class Reader:
     def flaws(self, agent: str | None, run: str | None) -> Iterator[Flaw | None]:
         """See ``Store.check``. Other reads wait while SQLite's integrity check runs."""
         return flaws(self._connection, agent, run)
+
+
+def _bounds(run_row: RunRow, after: int) -> tuple[int, int]:
+    """Return the row ids before the first event of a read after ``after``, and of the run's newest event."""
+    return run_row.row_id(max(after, run_row.base)), run_row.row_id(run_row.version)
+
+
+def _is_indexed(types: Iterable[str]) -> bool:
+    return not any(event_type in _UNINDEXED for event_type in types)
 
 
 @lru_cache(8)

@@ -32,7 +32,9 @@ WHAT_TO_DO = "restore the file from a backup, or see amlog verify"
 # column verbatim, which makes the row smaller because that text needs no escapes there.
 COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
 # The version is read from the newest event. A column for it would make every append write a second page.
-VERSION = f"coalesce((SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1), base_seq)"  # noqa: E501, S608  # only constants
+_NEWEST = f"(SELECT {{}} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1)"  # noqa: E501, S608  # only constants
+VERSION = f"coalesce({_NEWEST.format(f'id & {MAX_SEQ}')}, base_seq)"
+UPDATED = _NEWEST.format("timestamp")
 RUN_COLUMNS = f"id, base_seq, removals, redactions, created, expires_at, unsummed, meta, sum, {VERSION}"
 RUN = f"SELECT {RUN_COLUMNS} FROM runs WHERE agent = ? AND run = ?"  # noqa: S608  # only constants
 

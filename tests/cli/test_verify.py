@@ -241,7 +241,7 @@ class TestEachCheck:
         async with open_store("memory:") as store:
             assert isinstance(store, MemoryStore)
             await store.append_events("a", "r", new_event(PlannerNote(note="a")))
-            stale = RunInfo("a", "r", 1, datetime.now(UTC), 1, {})
+            stale = RunInfo("a", "r", 1, datetime.now(UTC), datetime.now(UTC), 1, {})
             await store.append_events("a", "r", new_event(PlannerNote(note="b")))
             report = await check_run(store, stale, lambda: None)
             assert (report.events, report.findings) == (2, [])

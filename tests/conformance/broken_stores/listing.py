@@ -130,7 +130,7 @@ class AcceptsAnyLimit(BrokenStore):
 class ListsRunsThatWereOnlyRead(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        self.notes[load.agent, load.run] = RunInfo(load.agent, load.run, 0, datetime.now(UTC), 0, {})
+        self.notes[load.agent, load.run] = RunInfo(load.agent, load.run, 0, datetime.now(UTC), datetime.now(UTC), 0, {})
         return snapshot
 
     async def listing(self, listing: Listing) -> RunPage:

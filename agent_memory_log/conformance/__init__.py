@@ -42,6 +42,7 @@ The number in a test's name is the number of the promise that it tests:
 - 17: ``peek_runs`` returns the heads of runs.
 - 18: Reserved agents, types and tombstones are protected.
 - 19: ``check`` finds no flaws in an intact store.
+- 20: ``find_events`` returns the events that have given ids.
 
 Some promises cannot be tested through the ``Store`` protocol. A backend needs its own tests for killed processes, full
 disks, several processes, size limits and newer schemas, and must show that erased text is gone from the disk.

@@ -102,6 +102,7 @@ def _calls(store: Store) -> list[Callable[[], Awaitable[object]]]:
 
     return [
         lambda: store.load_run(AGENT, RUN),
+        lambda: store.find_events(AGENT, RUN, ["unknown"]),
         follow,
         store.list_runs,
         lambda: store.append_events(AGENT, RUN),

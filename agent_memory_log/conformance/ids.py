@@ -74,6 +74,7 @@ class Ids(Suite):
             calls: list[Callable[[], Awaitable[object]]] = [
                 partial(store.append_events, agent, run, user_message("x")),
                 partial(store.load_run, agent, run),
+                partial(store.find_events, agent, run, ["unknown"]),
                 partial(store.redact_events, agent, run, [1]),
                 partial(store.delete_run, agent, run),
             ]

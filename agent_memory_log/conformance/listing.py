@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from agent_memory_log.conformance.checks import all_runs, exact
 from agent_memory_log.conformance.harness import Suite, contract
-from agent_memory_log.conformance.samples import AGENT, RUN, VALUES, nested, user_message
+from agent_memory_log.conformance.samples import AGENT, RUN, VALUES, later, nested, user_message
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
 from agent_memory_log.events.jsonvalue import MAX_DEPTH, JsonValue
 from agent_memory_log.store import RunInfo, Store
@@ -109,6 +109,25 @@ class Listing(Suite):
         for limit in (0, -1, True, 1.0, "1", None):
             with pytest.raises(InvalidArgument):
                 await store.list_runs(limit=limit)  # type: ignore[arg-type]  # the test passes a wrong type
+
+    async def test_15_list_runs_has_the_time_of_the_newest_event(self, store: Store, other: Store) -> None:
+        async def updated(run: str = RUN) -> datetime:
+            (time,) = {
+                info.updated for handle in (store, other) for info in (await handle.list_runs()).runs if info.run == run
+            }
+            return time
+
+        for minute in (5, 9, 3):
+            timestamp = later(minute).replace(microsecond=minute)
+            await store.append_events(AGENT, RUN, user_message("x"), user_message("y", timestamp=timestamp))
+            await store.append_events(AGENT, "other", user_message("x"))
+            assert await updated() == timestamp
+            assert (await updated()).utcoffset() == timedelta(0)
+        marker = (await other.redact_events(AGENT, RUN, [6])).events[0]
+        assert await updated() == marker.timestamp
+        await store.delete_run(AGENT, RUN)
+        await store.append_events(AGENT, RUN, user_message("x", timestamp=later(-1)), first_seq=100)
+        assert await updated() == later(-1)
 
     async def test_15_meta_is_stored_with_the_run(self, store: Store, other: Store) -> None:
         meta: dict[str, JsonValue] = {"session_id": "s-1", "parent": None, "nested": {"a": [1, 1.0, True]}}

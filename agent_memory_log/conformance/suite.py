@@ -13,6 +13,7 @@ from agent_memory_log.conformance.erasures import ErasureJournal
 from agent_memory_log.conformance.evolution import Evolution
 from agent_memory_log.conformance.expiring import Expiring
 from agent_memory_log.conformance.extending import Extending
+from agent_memory_log.conformance.finding import Finding
 from agent_memory_log.conformance.following import Following
 from agent_memory_log.conformance.handles import HandleLife
 from agent_memory_log.conformance.harness import OpenHandle
@@ -21,6 +22,7 @@ from agent_memory_log.conformance.ids import Ids
 from agent_memory_log.conformance.isolation import Isolation
 from agent_memory_log.conformance.listing import Listing
 from agent_memory_log.conformance.loading import Loading
+from agent_memory_log.conformance.newest import Newest
 from agent_memory_log.conformance.peeking import Peeking
 from agent_memory_log.conformance.refusals import Refusals
 from agent_memory_log.conformance.sequence import Sequence
@@ -32,6 +34,7 @@ class StoreConformance(
     Concurrency,
     Idempotency,
     Loading,
+    Newest,
     Extending,
     Isolation,
     Following,
@@ -45,6 +48,7 @@ class StoreConformance(
     Listing,
     Expiring,
     Peeking,
+    Finding,
     Checking,
 ):
     """All tests of the suite. Subclass it and define the fixture ``open_handle``, as the package's docstring shows.

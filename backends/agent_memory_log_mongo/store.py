@@ -11,7 +11,16 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, Erasures, ExpireResult, Flaw, RunHead, RunPage
-from agent_memory_log_mongo.operations import appending, checking, following, journal, reading, removing, run_documents
+from agent_memory_log_mongo.operations import (
+    appending,
+    checking,
+    finding,
+    following,
+    journal,
+    reading,
+    removing,
+    run_documents,
+)
 from agent_memory_log_mongo.operations.preparing import prepare
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES, Settings
 from agent_memory_log_mongo.task_handle import Client, Handle
@@ -83,13 +92,18 @@ class MongoStore(Handle):
         after: int = 0,
         types: Iterable[str] | None = None,
         limit: int | None = None,
+        last: int | None = None,
     ) -> Snapshot:
         """Load a run, as ``Store.load_run`` describes.
 
         ``types`` uses an index. If it names ``assistant_message``, ``thinking``, ``tool_call`` or ``tool_result``, the
         call reads every event after ``after`` instead.
         """
-        return await self._run(lambda call: reading.load(call, agent, run, after, types, limit))
+        return await self._run(lambda call: reading.load(call, agent, run, after, types, limit, last))
+
+    async def find_events(self, agent: str, run: str, event_ids: Iterable[str]) -> tuple[Event | None, ...]:
+        """Return the events with these ids, as ``Store.find_events`` describes, with a query for each 2,000 ids."""
+        return await self._run(lambda call: finding.find_events(call, agent, run, event_ids))
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """Follow a run, as ``Store.follow`` describes.

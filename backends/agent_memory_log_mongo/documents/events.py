@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import msgspec
@@ -99,10 +99,9 @@ def decode_event(document: _Document, seq: int) -> Event:
             data[name] = _plain(value)
     if type(event_type) is not str or type(document["id"]) is not str or type(labels or {}) is not dict:
         raise TypeError("its id, type or labels have the wrong type")
-    stamp = document["timestamp"]
     return Event(
         event_type,
-        stamp.replace(microsecond=stamp.microsecond + document.get("us", 0), tzinfo=UTC),
+        time_of(document),
         decode_map(event_type, data),
         labels or {},
         document["id"],
@@ -124,6 +123,12 @@ def _plain(value: object) -> object:
         listed = cast("list[object]", value)
         listed[:] = [_plain(item) for item in listed]
     return value
+
+
+def time_of(document: _Document) -> datetime:
+    """Return the timestamp of an event's subdocument. Raises any exception if the subdocument is damaged."""
+    stamp: datetime = document["timestamp"]
+    return stamp.replace(microsecond=stamp.microsecond + document.get("us", 0), tzinfo=UTC)
 
 
 def decode_events(

@@ -30,10 +30,15 @@ from agent_memory_log_mongo.documents.commits import (
 )
 from agent_memory_log_mongo.documents.events import decode_events, meta_of
 from agent_memory_log_mongo.engine.call import Call, TryAgain
-from agent_memory_log_mongo.engine.database import SOUGHT_TYPES
+from agent_memory_log_mongo.engine.database import CHAIN, SOUGHT_TYPES
 
 _REDACTION = EventType.REDACTION.value
-_IDS_AT_ONCE = 2_000
+_TYPES_OF = {"s": 1, "v": 1, "n": 1, "g": 1, "events.type": 1}
+"""The projection of a commit to the types of its events."""
+
+_MOST_COMMITS = 100_000
+"""The largest limit of a query, in commits."""
+
 _CHUNK = 512
 """The number of events that a filtered read with a limit examines at a time."""
 
@@ -113,15 +118,23 @@ async def removed_life(call: Call, run: Run, head: Head | None) -> Head | None:
 
 
 async def load(
-    call: Call, agent: str, run: str, after: int, types: Iterable[str] | None, limit: int | None
+    call: Call,
+    agent: str,
+    run: str,
+    after: int,
+    types: Iterable[str] | None,
+    limit: int | None,
+    last: int | None,
 ) -> Snapshot:
     """Return a snapshot of a run."""
-    checked_types = check_load(agent, run, after, types, limit)
-    return await call.until_done(lambda: _load(call, Run.of(agent, run), after, checked_types, limit))
+    checked_types = check_load(agent, run, after, types, limit, last)
+    return await call.until_done(lambda: _load(call, Run.of(agent, run), after, checked_types, limit, last))
 
 
-async def _load(call: Call, run: Run, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
-    if after == 0 and types is None and limit is None and call.database.heads.get(run.key) is None:
+async def _load(
+    call: Call, run: Run, after: int, types: frozenset[str] | None, limit: int | None, last: int | None
+) -> Snapshot:
+    if after == 0 and types is limit is last is None and call.database.heads.get(run.key) is None:
         snapshot = await _load_whole_run(call, run)
         if snapshot is not None:
             return snapshot
@@ -129,6 +142,9 @@ async def _load(call: Call, run: Run, after: int, types: frozenset[str] | None, 
     if after > head.version:
         raise CursorOutOfRange(f"{run.name} is at version {head.version}; seq {after} is above it")
     redactions: dict[int, str] | None = None
+    start = after
+    if last is not None:
+        after = await _before_last(call, run, head, after, types, last)
     if types is None:
         first = max(after, head.base)
         upper = head.version if limit is None else min(head.version, first + limit)
@@ -137,6 +153,8 @@ async def _load(call: Call, run: Run, after: int, types: frozenset[str] | None, 
     else:
         log, markers, last_seq = await _of_types(call, run, head, after, types, limit)
         redactions = redactions_in(markers)
+    if last is not None and (len(log) > last or (len(log) < last and after > start)):
+        raise TryAgain  # a redaction changed the type of an event after the newest events were counted
     return Snapshot(
         run.agent,
         run.run,
@@ -189,7 +207,7 @@ async def _gapless(call: Call, run: Run, head: Head, after: int, upper: int) -> 
     if not documents or documents[0]["v"] - documents[0]["n"] != after:
         # The first event is inside a commit that begins at an earlier event.
         before = await _last(call, run, 1, after + head.deletions)
-        documents = [*_verified(call, run, [before] if before is not None else []), *documents]
+        documents = [*verified(call, run, [before] if before is not None else []), *documents]
     if not documents:
         raise TryAgain
     first = documents[0]
@@ -199,7 +217,7 @@ async def _gapless(call: Call, run: Run, head: Head, after: int, upper: int) -> 
     return documents
 
 
-def _verified(call: Call, run: Run, documents: list[Document]) -> list[Document]:
+def verified(call: Call, run: Run, documents: list[Document]) -> list[Document]:
     """Return the commits after checking them. With ``verify``, the checksums are compared too."""
     checked(documents, run.name)
     if call.database.settings.verify:
@@ -215,7 +233,7 @@ async def _range(call: Call, run: Run, low: int, high: int | None) -> list[Docum
         more = await call.find(call.database.commits, {"k": run.key, "s": bounds}, sort={"s": 1})
         if not more:
             break
-        documents.extend(_verified(call, run, more))
+        documents.extend(verified(call, run, more))
         low = head_of(more[-1], run.name).next_place
         if high is None:
             # The read ends at the commit that is the newest now. Otherwise it might never end while others append.
@@ -249,6 +267,40 @@ def _check_chain(call: Call, documents: Sequence[Document], head: Head, run: Run
         at = version + head.deletions + 1
 
 
+async def _before_last(call: Call, run: Run, head: Head, after: int, types: frozenset[str] | None, count: int) -> int:
+    """Return the seq before the newest ``count`` events of ``types`` after ``after``, or ``after`` if there are
+    fewer.
+    """
+    floor = max(after, head.base)
+    if types is None:
+        return head.version - count if head.version - floor >= count else after
+    sought = all(map(is_sought, types))
+    low = await _place_of(call, run, head, floor)
+    newest: list[int] = []
+    for some_types in [frozenset({event_type}) for event_type in types] if sought else [types]:
+        seqs: list[int] = []
+        high, size = head.version + head.deletions, count
+        while low <= high and len(seqs) < count:
+            bounds = {"$gte": low, "$lte": high}
+            where, hint = {"k": run.key, "s": bounds}, CHAIN
+            if sought:
+                where, hint = _where_type(run, *some_types, bounds), SOUGHT_TYPES
+            size = min(size, _MOST_COMMITS)
+            sort = {"ts" if sought else "s": -1}
+            page = await call.find(call.database.commits, where, sort=sort, limit=size, fields=_TYPES_OF, hint=hint)
+            if not page:
+                break
+            seqs += [
+                document["v"] - number
+                for document in checked(page, run.name)
+                for number, event in enumerate(reversed(document["events"]))
+                if floor < document["v"] - number <= head.version and event.get("type") in some_types
+            ]
+            high, size = page[-1]["s"] - 1, size * 2
+        newest = sorted([*newest, *seqs])[-count:]
+    return newest[0] - 1 if len(newest) == count else after
+
+
 async def _of_types(
     call: Call, run: Run, head: Head, after: int, types: frozenset[str], limit: int | None
 ) -> tuple[list[Event], list[Event], int]:
@@ -278,24 +330,40 @@ async def _of_types(
 
 async def _sought(call: Call, run: Run, head: Head, after: int, read_types: frozenset[str]) -> list[Event]:
     """Return the events of indexed types after ``after``. Each type is one range of the index."""
-    first = await _last(call, run, 1, after + head.deletions + 1, {"s": 1})
-    high = head.version + head.deletions
+    low = await _place_of(call, run, head, after)
     commits: dict[int, Document] = {}
     for event_type in sorted(read_types):
-        low = int(first["s"]) if first is not None else 1
-        while low <= high:
-            # ``t`` includes the key. ``k`` is in the filter too, so that only one shard receives the query.
-            where = {"k": run.key, "t": type_key(run.key, event_type), "ts": {"$gte": low, "$lte": high}}
-            more = await call.find(call.database.commits, where, sort={"ts": 1}, hint=SOUGHT_TYPES)
-            if not more:
-                break
-            commits.update((document["s"], document) for document in _verified(call, run, more))
-            low = more[-1]["s"] + 1
+        found = await commits_of_type(call, run, event_type, low, head.version + head.deletions)
+        commits.update((document["s"], document) for document in found)
     # A deletion removes a commit from this index, so check that none happened.
     if (await current_head(call, run)).deletions != head.deletions:
         raise TryAgain
     chosen = [commits[at] for at in sorted(commits)]
     return decode_events(chosen, run.name, after, head.version, read_types)
+
+
+async def commits_of_type(call: Call, run: Run, event_type: str, low: int, high: int) -> list[Document]:
+    """Return the commits at the positions from ``low`` to ``high`` that have an event of an indexed type."""
+    commits: list[Document] = []
+    while low <= high:
+        where = _where_type(run, event_type, {"$gte": low, "$lte": high})
+        more = await call.find(call.database.commits, where, sort={"ts": 1}, hint=SOUGHT_TYPES)
+        if not more:
+            break
+        commits.extend(verified(call, run, more))
+        low = more[-1]["s"] + 1
+    return commits
+
+
+def _where_type(run: Run, event_type: str, bounds: Mapping[str, int]) -> Document:
+    # ``t`` includes the key. ``k`` is in the filter too, so that only one shard receives the query.
+    return {"k": run.key, "t": type_key(run.key, event_type), "ts": bounds}
+
+
+async def _place_of(call: Call, run: Run, head: Head, after: int) -> int:
+    """Return the position of the commit that has the event after seq ``after``."""
+    first = await _last(call, run, 1, after + head.deletions + 1, {"s": 1})
+    return int(first["s"]) if first is not None else 1
 
 
 async def meta_at(call: Call, run: Run, head: Head) -> dict[str, JsonValue]:
@@ -327,26 +395,3 @@ async def events_at(call: Call, run: Run, head: Head, seqs: Sequence[int]) -> di
         for event in decode_events([deepcopy(commit)], run.name, 0):
             events[event.seq] = (event, commit)
     return {seq: events[seq] for seq in seqs if seq in events}
-
-
-async def find_ids(call: Call, run: Run, ids: Sequence[str]) -> list[Document]:
-    """Return the commits of a run that have events with these ids."""
-    missing: list[str] = sorted(ids)
-    documents: list[Document] = []
-    while missing:
-        # So many ids fit in one command even if each has the maximum length.
-        chunk = missing[:_IDS_AT_ONCE]
-        where = {"k": run.key, "events.id": {"$in": chunk}}
-        more = _verified(call, run, (await call.find(call.database.commits, where)))
-        stored: set[object] = {_id_of(event) for document in more for event in document["events"]}
-        if stored.isdisjoint(chunk):
-            missing = missing[_IDS_AT_ONCE:]
-            continue
-        documents.extend(more)
-        # One reply has at most 16 MiB, so query again for the ids that it did not return.
-        missing = [event_id for event_id in missing if event_id not in stored]
-    return documents
-
-
-def _id_of(event: object) -> object:
-    return cast("Document", event).get("id") if isinstance(event, dict) else None

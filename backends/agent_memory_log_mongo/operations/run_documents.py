@@ -36,7 +36,7 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import RunHead, RunInfo, RunPage
 from agent_memory_log_mongo.documents.checksums import compare, compare_run, run_sum
 from agent_memory_log_mongo.documents.commits import Document, Head, Run, head_of
-from agent_memory_log_mongo.documents.events import meta_fields, meta_of
+from agent_memory_log_mongo.documents.events import meta_fields, meta_of, time_of
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.operations.reading import meta_at
 
@@ -51,6 +51,14 @@ _NEVER = RunHead(0, 1)
 
 _BY_ID = "_id_"
 """The hint for filters with more fields than ``_id``, because not every server chooses this index for them."""
+
+_NEWEST: Document = {
+    "$let": {
+        "vars": {"event": {"$arrayElemAt": ["$events", -1]}},
+        "in": {"timestamp": "$$event.timestamp", "us": {"$ifNull": ["$$event.us", 0]}},
+    }
+}
+"""The expression for the time of a commit's last event, in the fields that ``time_of`` reads."""
 
 _OPTIONAL = ("meta", "meta_json", "end", "expires_at")
 _OF_A_LIFE = (*_OPTIONAL, "order", "c", "created", "sum")
@@ -209,7 +217,8 @@ async def runs_with_heads(
 ) -> tuple[list[tuple[Document, Head | None]], bool]:
     """Return run documents with the head of each run, or None if the run has no commits, in one query.
 
-    The second result is whether more documents may match, because of ``limit`` or because a reply has at most 16 MiB.
+    Without ``fields``, a document also has the time of the newest event, as ``newest``. The second result is whether
+    more documents may match, because of ``limit`` or because a reply has at most 16 MiB.
 
     Args:
         call: the call.
@@ -218,14 +227,18 @@ async def runs_with_heads(
         limit: the largest number of documents.
         fields: the projection, or None for all fields.
     """
+    project = [{"$project": fields}] if fields else []
+    head_fields = call.database.head_fields
+    if fields is None and not call.database.settings.verify:
+        head_fields = {**head_fields, "newest": 1}
+    newest = [{"$set": {"newest": _NEWEST}}] if fields is None else []
     lookup = {
         "from": call.database.commits,
         "localField": "_id",
         "foreignField": "k",
-        "pipeline": [{"$sort": {"s": -1}}, {"$limit": 1}, {"$project": call.database.head_fields}],
+        "pipeline": [{"$sort": {"s": -1}}, {"$limit": 1}, *newest, {"$project": head_fields}],
         "as": "heads",
     }
-    project = [{"$project": fields}] if fields else []
     reply = await call.ask(
         {
             "aggregate": call.database.runs,
@@ -238,6 +251,8 @@ async def runs_with_heads(
     if cursor["id"]:
         await call.ask({"killCursors": call.database.runs, "cursors": [cursor["id"]]})
     documents: list[Document] = cursor["firstBatch"]
+    for document in documents:
+        document["newest"] = [head.pop("newest", None) for head in document["heads"]]
     if call.database.settings.verify:
         for document in documents:
             name = f"{document.get('agent')}/{document.get('run')}"
@@ -264,9 +279,10 @@ async def _info(call: Call, document: Document, head: Head | None) -> RunInfo | 
             except TryAgain:
                 return None  # it was deleted after its newest commit was read
         created = from_microseconds(head.created)
-    except (KeyError, TypeError, OverflowError) as error:
-        raise DecodeError(f"a run's document cannot be read: {error!r}") from error
-    return RunInfo(run.agent, run.run, head.version, created, head.version - head.base, meta)
+        updated = time_of(document["newest"][0])
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise DecodeError(f"a run's document or its newest event cannot be read: {error!r}") from error
+    return RunInfo(run.agent, run.run, head.version, created, updated, head.version - head.base, meta)
 
 
 def order_of(created: int, tie: int) -> str:

@@ -69,6 +69,7 @@ class Load(msgspec.Struct):
     after: int = 0
     types: Iterable[str] | None = None
     limit: int | None = None
+    last: int | None = None
 
 
 class Listing(msgspec.Struct):
@@ -115,12 +116,13 @@ class BrokenStore(MemoryStore):
         after: int = 0,
         types: Iterable[str] | None = None,
         limit: int | None = None,
+        last: int | None = None,
     ) -> Snapshot:
-        return await self.loading(Load(agent, run, after, types, limit))
+        return await self.loading(Load(agent, run, after, types, limit, last))
 
     async def loading(self, load: Load) -> Snapshot:
         return await MemoryStore.load_run(
-            self, load.agent, load.run, after=load.after, types=load.types, limit=load.limit
+            self, load.agent, load.run, after=load.after, types=load.types, limit=load.limit, last=load.last
         )
 
     async def list_runs(

@@ -162,3 +162,24 @@ class LosesRunsAfterTheFirstPage(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         page = await super().listing(listing)
         return RunPage(page.runs, None)
+
+
+@caught_by("test_15_list_runs_has_the_time_of_the_newest_event")
+class ReportsTheCreationTimeAsUpdated(_ListsWithOffsets):
+    def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
+        return [msgspec.structs.replace(info, updated=info.created) for info in runs]
+
+
+@caught_by("test_15_list_runs_has_the_time_of_the_newest_event")
+class ReportsTheLatestTimeAsUpdated(BrokenStore):
+    async def listing(self, listing: Listing) -> RunPage:
+        page = await super().listing(listing)
+        latest = [(await self.read(info.agent, info.run)).events[-1].timestamp for info in page.runs]
+        runs = [msgspec.structs.replace(info, updated=time) for info, time in zip(page.runs, latest, strict=True)]
+        return msgspec.structs.replace(page, runs=tuple(runs))
+
+
+@caught_by("test_15_list_runs_has_the_time_of_the_newest_event")
+class RoundsUpdatedToMilliseconds(_ListsWithOffsets):
+    def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
+        return [msgspec.structs.replace(info, updated=info.updated.replace(microsecond=0)) for info in runs]

@@ -30,11 +30,15 @@ from agent_memory_log.reader import Reader
 from agent_memory_log.recall import Document, RecallIndex
 from agent_memory_log.recording import SyncRunRecorder
 from agent_memory_log.replay import Match, Replayer, diff
+from agent_memory_log.store import SyncStore
 from agent_memory_log.transcript import build, parse, repair, request, validate, window
 from agent_memory_log.transfer.verifying import verify
 from tests.transcript.transcripts import run_of, snapshot_of
 
 Message = dict[str, Any]
+
+FLAT = 4.0
+"""The largest allowed ratio of times for sixteen times the data, if the work must not grow. Linear work takes 16."""
 
 MOST = 8.0
 """The largest allowed ratio of times for four times the data.
@@ -459,3 +463,24 @@ async def verify_redacted(count: int) -> None:
             await store.redact_events("agent", "run", [seq])
         await store.append_events("agent", "run", *(new_event(ToolResult(f"{at}", "tool")) for at in range(count)))
         await verify(store)
+
+
+SMALL_READS: Mapping[str, Callable[[SyncStore], object]] = {
+    "last": lambda store: store.load_run("agent", "run", last=5),
+    "last of an indexed type": lambda store: store.load_run("agent", "run", types=["planner_note"], last=5),
+    "last of two indexed types": lambda store: store.load_run(
+        "agent", "run", types=["planner_note", "user_message"], last=5
+    ),
+    "last of a type without an index": lambda store: store.load_run("agent", "run", types=["tool_call"], last=5),
+    "find_events": lambda store: store.find_events("agent", "run", [f"e-{number}" for number in (0, 3, 50, 90)]),
+    "list_runs": lambda store: store.list_runs(),
+}
+"""Reads of a few events of a run that ``fill_run`` filled. Their time must not grow with the run."""
+
+
+def fill_run(store: SyncStore, events: int) -> None:
+    """Append ``events`` events with the ids ``e-0``, ``e-1`` and so on."""
+    payloads = [UserMessage("question"), PlannerNote("note"), _call(1), _result(1), AssistantMessage("answer")]
+    store.append_events(
+        "agent", "run", *(new_event(payloads[number % 5], event_id=f"e-{number}") for number in range(events))
+    )

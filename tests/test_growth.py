@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -19,14 +20,18 @@ from agent_memory_log.memory.extraction.statements import read_statements
 from agent_memory_log.memory.search import searching
 from agent_memory_log.recording.streams import joined
 from agent_memory_log.replay.expectations import read_expectations
+from agent_memory_log.store import SyncStore
 from agent_memory_log.transcript import provider_names
 from examples.capture_and_apply.verifiers import is_concise
 from tests.growth import (
     CALLS,
+    FLAT,
     MOST,
+    SMALL_READS,
     answers,
     chat_stream,
     cited_stream,
+    fill_run,
     foreign,
     growth,
     index_of,
@@ -51,6 +56,21 @@ def test_transcripts_take_linear_time(provider: str) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_on_runs_take_linear_time(name: str) -> None:
     assert slow_calls(name, 300, MOST) == {}
+
+
+@pytest.mark.parametrize("backend", ["memory", "sqlite"])
+@pytest.mark.parametrize("name", SMALL_READS)
+def test_small_reads_do_not_grow_with_the_run(tmp_path: Path, name: str, backend: str) -> None:
+    def opened(events: int) -> SyncStore:
+        return open_sync_store("memory:" if backend == "memory" else f"sqlite:///{tmp_path / str(events)}")
+
+    with opened(500) as small, opened(8000) as large:
+        fill_run(small, 500)
+        fill_run(large, 8000)
+        of_small, of_large = (
+            lambda store=store: [SMALL_READS[name](store) for _ in range(30)] for store in (small, large)
+        )
+        assert growth(of_small, of_large, FLAT) <= FLAT
 
 
 def test_foreign_step_with_many_calls_takes_linear_time() -> None:

@@ -86,6 +86,8 @@ def _of_pipeline(
         ((name, value),) = stage.items()
         if name == "$lookup":
             looked_up.append(value)
+        elif name == "$set":
+            continue  # it only adds a field to the result
         elif name == "$match":
             query["filter"] = query["filter"] | value
         else:
@@ -145,6 +147,15 @@ CALLS: dict[str, Callable[[SyncMongoStore, str], object]] = {
     "load common types": lambda store, agent: store.load_run(agent, "run", types=["tool_call", "planner_note"]),
     "load nothing": lambda store, agent: store.load_run(agent, "unknown"),
     "load no types": lambda store, agent: store.load_run(agent, "run", types=["thinking", "later"], after=2),
+    "load last": lambda store, agent: store.load_run(agent, "run", last=4),
+    "load last rare types": lambda store, agent: store.load_run(
+        agent, "run", types=["planner_note", "user_message"], last=2
+    ),
+    "load last common types": lambda store, agent: store.load_run(
+        agent, "run", types=["tool_call", "planner_note"], last=3
+    ),
+    "find": lambda store, agent: store.find_events(agent, "run", ["e-7", "unknown", "e-2"]),
+    "find nothing": lambda store, agent: store.find_events(agent, "unknown", ["e-1"]),
     "follow": lambda store, agent: [
         event for event, _ in zip(store.follow(agent, "run", after=2), range(3), strict=False)
     ],
@@ -346,6 +357,14 @@ WARM_READS: dict[str, tuple[Callable[[SyncMongoStore], object], int]] = {
     "a rare type from the end": (lambda store: store.load_run("agent", "run", types=["planner_note"], after=1950), 6),
     "a type that is not there": (lambda store: store.load_run("agent", "run", types=["annotation"]), 5),
     "a common type from the end": (lambda store: store.load_run("agent", "run", types=["tool_call"], after=1990), 14),
+    "the end": (lambda store: store.load_run("agent", "run", last=10), 12),
+    "the end of a rare type": (lambda store: store.load_run("agent", "run", types=["planner_note"], last=2), 9),
+    "the end of two types": (
+        lambda store: store.load_run("agent", "run", types=["planner_note", "annotation"], last=2),
+        9,
+    ),
+    "the end of a common type": (lambda store: store.load_run("agent", "run", types=["tool_call"], last=10), 45),
+    "events by id": (lambda store: store.find_events("agent", "run", ["e-1000", "e-7", "unknown"]), 4),
     "a retry": (lambda store: store.append_events("agent", "run", *store.load_run("agent", "run", limit=1).log), 8),
     "the list": (lambda store: store.list_runs(), 5),
 }

@@ -17,6 +17,12 @@ CALLS: dict[str, Callable[[SyncSqliteStore], object]] = {
     "load limited": lambda store: store.load_run("agent", "run", limit=2),
     "load rare types": lambda store: store.load_run("agent", "run", types=["planner_note", "user_message"], limit=1),
     "load common types": lambda store: store.load_run("agent", "run", types=["tool_call", "planner_note"]),
+    "load last": lambda store: store.load_run("agent", "run", last=2),
+    "load last rare types": lambda store: store.load_run("agent", "run", types=["planner_note"], last=1),
+    "load last common types": lambda store: store.load_run("agent", "run", types=["tool_call", "user_message"], last=1),
+    "find": lambda store: store.find_events(
+        "agent", "run", ["unknown", store.load_run("agent", "run").log[0].event_id]
+    ),
     "follow": lambda store: next(store.follow("agent", "run")),
     "list": lambda store: store.list_runs(limit=1),
     "list next": lambda store: store.list_runs(limit=1, cursor=store.list_runs(limit=1).cursor),

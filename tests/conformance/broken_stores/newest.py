@@ -67,10 +67,8 @@ class SelectsTheNewestEventsByTime(_LoadsTheNewest):
 class CountsFilteredEventsInLast(_LoadsTheNewest):
     async def newest(self, load: Load, last: int) -> Snapshot:
         snapshot = await self.correct(load, last=last, types=None)
-        types = load.types
-        return changed_copy(
-            snapshot, [event for event in snapshot.log if not types or event.type in types], types=types
-        )
+        log = [event for event in snapshot.log if not load.types or event.type in load.types]
+        return changed_copy(snapshot, log, types=load.types)
 
 
 @caught_by(_TYPES)

@@ -89,6 +89,12 @@ def load(
     return cast("Snapshot", (yield StoreCall("load_run", (agent, run), options)))
 
 
+def find(agent: str, run: str, event_id: str) -> Steps[Event | None]:
+    """Call ``Store.find_events`` with one id, and return the event or None."""
+    (event,) = cast("tuple[Event | None]", (yield StoreCall("find_events", (agent, run, (event_id,)), {})))
+    return event
+
+
 def peek(runs: Sequence[tuple[str, str]]) -> Steps[tuple[RunHead | None, ...]]:
     """Call ``Store.peek_runs``."""
     return cast("tuple[RunHead | None, ...]", (yield StoreCall("peek_runs", (runs,), {})))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ _COLUMNS = (
     Column("run", NAME),
     Column("events", number=True),
     Column("created (UTC)", DIM),
+    Column("updated (UTC)", DIM),
     Column("meta", DIM, cut=True),
 )
 
@@ -34,8 +36,8 @@ def runs(
 ) -> None:
     """List runs, newest first.
 
-    With --json: an object with runs and cursor. Each run has name, agent, run, version, created, events and meta. The
-    cursor is null on the last page.
+    With --json: an object with runs and cursor. Each run has name, agent, run, version, created, updated, events and
+    meta. Updated is the time of the newest event. The cursor is null on the last page.
     """
     page = with_store(
         store, lambda opened: opened.list_runs(agent, limit=limit, cursor=cursor, include_reserved=reserved)
@@ -53,8 +55,19 @@ def runs(
 
 
 def _run_map(info: RunInfo) -> dict[str, JsonValue]:
-    created = info.created.isoformat().replace("+00:00", "Z")
-    return run_map(info.agent, info.run, version=info.version, created=created, events=info.event_count, meta=info.meta)
+    return run_map(
+        info.agent,
+        info.run,
+        version=info.version,
+        created=_time_text(info.created),
+        updated=_time_text(info.updated),
+        events=info.event_count,
+        meta=info.meta,
+    )
+
+
+def _time_text(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")
 
 
 def _row(info: RunInfo) -> list[str]:
@@ -62,5 +75,6 @@ def _row(info: RunInfo) -> list[str]:
         run_name(info.agent, info.run),
         f"{info.event_count:,}",
         f"{info.created:%Y-%m-%d %H:%M}",
+        f"{info.updated:%Y-%m-%d %H:%M}",
         meta_text(info.meta),
     ]

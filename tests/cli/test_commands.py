@@ -132,7 +132,7 @@ class TestRuns:
         amlog.append("a", "one", PlannerNote(note="n"), PlannerNote(note="m"), meta={"k": "v w", "n": 1})
         amlog.append("b", "two", PlannerNote(note="n"))
         title, two, run = amlog.ok("runs").out.splitlines()
-        assert title.split() == ["run", "events", "created", "(UTC)", "meta"]
+        assert title.split() == ["run", "events", "created", "(UTC)", "updated", "(UTC)", "meta"]
         assert two.split()[:2] == ["b/two", "1"]
         assert run.split()[:2] == ["a/one", "2"]
         assert run.endswith("  k=v w n=1")

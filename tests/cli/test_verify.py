@@ -137,8 +137,9 @@ class _Altered(MemoryStore):
         after: int = 0,
         types: Iterable[str] | None = None,
         limit: int | None = None,
+        last: int | None = None,
     ) -> Snapshot:
-        stored = await super().load_run(agent, run, after=after, types=types, limit=limit)
+        stored = await super().load_run(agent, run, after=after, types=types, limit=limit, last=last)
         log = self._alter(list(stored.log))
         return Snapshot(agent, run, log, version=stored.version, last_seq=stored.last_seq, after=after)
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
 
+from agent_memory_log.backend_kit.checks import MAX_ID_LENGTH
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
@@ -202,6 +203,9 @@ def _evidence(values: Sequence[Evidence], name: str) -> tuple[Evidence, ...]:
         )
         if not (agent and run):
             raise InvalidArgument(f"{name}.{'run' if agent else 'agent'} must not be empty")
+        for part, text in (("agent", agent), ("run", run), ("event_id", event_id)):
+            if len(text) > MAX_ID_LENGTH:
+                raise InvalidArgument(f"{name}.{part} has {len(text):,} characters; the limit is {MAX_ID_LENGTH}")
         checked_evidence.append(Evidence(agent, run, value.seq, item, event_id))
     return tuple(checked_evidence)
 

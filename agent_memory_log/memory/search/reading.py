@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
@@ -21,7 +20,7 @@ from agent_memory_log.memory.stream.history import Closed, Ledger
 from agent_memory_log.memory.stream.payloads import MemoryChanged, MemoryClosed, MemoryRefreshed
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject
-from agent_memory_log.steps import Steps, load
+from agent_memory_log.steps import Steps, find, load
 
 _LONGEST_LINE = 200
 """The most characters of one event in an evidence line."""
@@ -230,20 +229,11 @@ def _line(subjects: Sequence[Subject], evidence: Evidence) -> Steps[EvidenceLine
 
 
 def _event_of(evidence: Evidence) -> Steps[Event | None]:
-    """Return the event that the evidence names.
-
-    It is the event at the evidence's seq. If that event has another id, the whole run is searched for the id, because
-    a copy may renumber events.
-    """
-    event_id = evidence.event_id
-    with suppress(*((CursorOutOfRange,) if event_id else ())):
-        at_seq = yield from load(*evidence.run_id, evidence.seq - 1, limit=1)
-        if at_seq.log and at_seq.log[0].seq == evidence.seq and event_id in ("", at_seq.log[0].event_id):
-            return at_seq.log[0]
-    if not event_id:
-        return None
-    snapshot = yield from load(*evidence.run_id)
-    return next((event for event in snapshot.log if event.event_id == event_id), None)
+    """Return the event that the evidence names, or None. Its id decides, because a copy may renumber events."""
+    if evidence.event_id:
+        return (yield from find(*evidence.run_id, evidence.event_id))
+    at_seq = yield from load(*evidence.run_id, evidence.seq - 1, limit=1)
+    return at_seq.log[0] if at_seq.log and at_seq.log[0].seq == evidence.seq else None
 
 
 def _summary(data: EventData) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunExpired
+from agent_memory_log.errors import DecodeError, RunExpired
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.records.record import MERGES, Evidence, RunId
 from agent_memory_log.memory.stream.state import Live
-from agent_memory_log.steps import Steps, erasures, load
+from agent_memory_log.steps import Steps, erasures, find, peek
 from agent_memory_log.store import Erasure
 
 
@@ -51,26 +51,17 @@ def erased_evidence(evidence: Iterable[Evidence]) -> Steps[frozenset[Evidence]]:
 
 def _is_erased(item: Evidence, places: ErasedPlaces) -> Steps[bool]:
     """Return whether the event was erased. A copy may have renumbered it, so its id decides where it is."""
-    if item.event_id:
-        try:
-            at_seq = yield from load(*item.run_id, item.seq - 1, limit=1)
-            is_there = bool(at_seq.log) and (at_seq.log[0].seq, at_seq.log[0].event_id) == (item.seq, item.event_id)
-        except CursorOutOfRange:
-            is_there = False
-        except (RunExpired, DecodeError):
-            is_there = True
-        if not is_there:
-            return (yield from _is_renumbered_and_erased(item, places))
-    return places.has(item.run_id, item.seq)
-
-
-def _is_renumbered_and_erased(item: Evidence, places: ErasedPlaces) -> Steps[bool]:
-    snapshot = yield from load(*item.run_id)
-    seq = next((event.seq for event in snapshot.log if event.event_id == item.event_id), None)
-    if seq is not None:
-        return places.has(item.run_id, seq)
+    if not item.event_id:
+        return places.has(item.run_id, item.seq)
+    try:
+        event = yield from find(*item.run_id, item.event_id)
+    except (RunExpired, DecodeError):
+        return places.has(item.run_id, item.seq)
+    if event is not None:
+        return places.has(item.run_id, event.seq)
     # The seq is from another store if the run never reached it. Then only a deletion can explain the missing event.
-    is_foreign = item.seq > snapshot.version and places.up_to[item.run_id] > 0
+    (head,) = yield from peek((item.run_id,))
+    is_foreign = head is not None and item.seq > head.version and places.up_to[item.run_id] > 0
     return is_foreign or places.has(item.run_id, item.seq)
 
 

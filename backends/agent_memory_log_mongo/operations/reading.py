@@ -134,7 +134,8 @@ async def load(
 async def _load(
     call: Call, run: Run, after: int, types: frozenset[str] | None, limit: int | None, last: int | None
 ) -> Snapshot:
-    if after == 0 and types is limit is last is None and call.database.heads.get(run.key) is None:
+    is_whole = after == 0 and types is None and limit is None and last is None
+    if is_whole and call.database.heads.get(run.key) is None:
         snapshot = await _load_whole_run(call, run)
         if snapshot is not None:
             return snapshot
@@ -274,20 +275,22 @@ async def _before_last(call: Call, run: Run, head: Head, after: int, types: froz
     floor = max(after, head.base)
     if types is None:
         return head.version - count if head.version - floor >= count else after
-    sought = all(map(is_sought, types))
     low = await _place_of(call, run, head, floor)
+    if all(map(is_sought, types)):
+        # ``t`` includes the key. ``k`` is in the filter too, so that only one shard receives the query.
+        ranges = [({"k": run.key, "t": type_key(run.key, name)}, "ts", SOUGHT_TYPES, {name}) for name in types]
+    else:
+        ranges = [({"k": run.key}, "s", CHAIN, {*types})]
     newest: list[int] = []
-    for some_types in [frozenset({event_type}) for event_type in types] if sought else [types]:
+    for where, place, hint, some_types in ranges:
         seqs: list[int] = []
         high, size = head.version + head.deletions, count
         while low <= high and len(seqs) < count:
-            bounds = {"$gte": low, "$lte": high}
-            where, hint = {"k": run.key, "s": bounds}, CHAIN
-            if sought:
-                where, hint = _where_type(run, *some_types, bounds), SOUGHT_TYPES
             size = min(size, _MOST_COMMITS)
-            sort = {"ts" if sought else "s": -1}
-            page = await call.find(call.database.commits, where, sort=sort, limit=size, fields=_TYPES_OF, hint=hint)
+            bounded = {**where, place: {"$gte": low, "$lte": high}}
+            page = await call.find(
+                call.database.commits, bounded, sort={place: -1}, limit=size, fields=_TYPES_OF, hint=hint
+            )
             if not page:
                 break
             seqs += [
@@ -346,18 +349,13 @@ async def commits_of_type(call: Call, run: Run, event_type: str, low: int, high:
     """Return the commits at the positions from ``low`` to ``high`` that have an event of an indexed type."""
     commits: list[Document] = []
     while low <= high:
-        where = _where_type(run, event_type, {"$gte": low, "$lte": high})
+        where = {"k": run.key, "t": type_key(run.key, event_type), "ts": {"$gte": low, "$lte": high}}
         more = await call.find(call.database.commits, where, sort={"ts": 1}, hint=SOUGHT_TYPES)
         if not more:
             break
         commits.extend(verified(call, run, more))
         low = more[-1]["s"] + 1
     return commits
-
-
-def _where_type(run: Run, event_type: str, bounds: Mapping[str, int]) -> Document:
-    # ``t`` includes the key. ``k`` is in the filter too, so that only one shard receives the query.
-    return {"k": run.key, "t": type_key(run.key, event_type), "ts": bounds}
 
 
 async def _place_of(call: Call, run: Run, head: Head, after: int) -> int:

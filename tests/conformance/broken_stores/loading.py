@@ -176,7 +176,7 @@ class AcceptsInvalidLoadArguments(BrokenStore):
 class ReadsFromACache(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         cache: dict[Any, Snapshot] = self.__dict__.setdefault("_cache", {})
-        if load.types is load.limit is load.last is None:
+        if load.types is None and load.limit is None and load.last is None:
             key = load.agent, load.run, load.after
             if key not in cache:
                 cache[key] = await super().loading(load)

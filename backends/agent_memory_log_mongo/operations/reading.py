@@ -336,8 +336,8 @@ async def _sought(call: Call, run: Run, head: Head, after: int, read_types: froz
     low = await _place_of(call, run, head, after)
     commits: dict[int, Document] = {}
     for event_type in sorted(read_types):
-        found = await commits_of_type(call, run, event_type, low, head.version + head.deletions)
-        commits.update((document["s"], document) for document in found)
+        commits_in_range = await commits_of_type(call, run, event_type, low, head.version + head.deletions)
+        commits.update((document["s"], document) for document in commits_in_range)
     # A deletion removes a commit from this index, so check that none happened.
     if (await current_head(call, run)).deletions != head.deletions:
         raise TryAgain

@@ -43,13 +43,13 @@ def key_words(text: str) -> list[str]:
     return [word for word in _WORD.findall(text.casefold()) if word not in WORDS["fillers"]][:_MAX_KEY_WORDS]
 
 
-def order_key(order: str) -> str:
-    """Return the key of an order: its words, and a digest in place of the last words of a long order.
+def whole_key(text: str) -> str:
+    """Return the key of a text that is stored whole: its words, and a digest in place of the last words of a long text.
 
-    Two different orders have two keys. The words that say only that an order holds, such as ``always``, are left out at
-    its beginning, so ``never use tabs`` supersedes ``always use tabs``.
+    Two different texts have two keys. The words that say only that an order holds, such as ``always``, are left out at
+    the beginning, so ``never use tabs`` supersedes ``always use tabs``.
     """
-    words = [word for word in _WORD.findall(order.casefold()) if word not in WORDS["fillers"]]
+    words = [word for word in _WORD.findall(text.casefold()) if word not in WORDS["fillers"]]
     while len(words) > 1 and words[0] in WORDS["order_fillers"]:
         del words[0]
     if len(words) > _MAX_KEY_WORDS:

@@ -7,7 +7,7 @@ It is kept whole, with its condition and its reason.
 
 from __future__ import annotations
 
-from agent_memory_log.memory.extraction.keys import Statement, order_key
+from agent_memory_log.memory.extraction.keys import Statement, whole_key
 from agent_memory_log.memory.extraction.phrases import Phrases
 from agent_memory_log.memory.records.kinds import Preference
 
@@ -52,5 +52,5 @@ def whole_order(phrases: Phrases, order: str, hidden: str) -> Statement | None:
     order = " ".join(order.strip(" \t.,;:!?").split())
     if len(order) > _MAX_ORDER or len(order.split()) > _MAX_WORDS or phrases.momentary.search(hidden):
         return None
-    key = order_key(order)
+    key = whole_key(order)
     return Statement(Preference(key, order), _CLEAR) if key else None

@@ -149,7 +149,7 @@ def _openers(text: str) -> re.Pattern[str]:
 
 
 def _joint(text: str) -> Caseless:
-    return Caseless(rf"[,;\u2013\u2014(]\s+|\s-\s|\b(?:{'|'.join(text.split())})\s+")
+    return Caseless(rf"[,;\u2013\u2014(]\s+|\s-\s|\b(?:{_alternatives(text)})\s+")
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -166,7 +166,7 @@ def _phrases(table: dict[str, Any]) -> Phrases:
         unreal=_words(table["unreal"]),
         once=_words(table["once"]),
         withdrawn=_words(table["withdrawn"]),
-        asks=Caseless(rf"[,;\u2013\u2014-]\s+(?:(?:and|so|but|und|y|et)\s+)?(?:{'|'.join(table['asks'].split())})\b"),
+        asks=Caseless(rf"[,;:\u2013\u2014-]\s+(?:(?:and|so|but|und|y|et)\s+)?(?:{'|'.join(table['asks'].split())})\b"),
         contrast=Caseless(rf"\s(?:{'|'.join(table['contrast'].split())})\s".replace("_", r"\s")),
         head_first=table["head_first"],
         reported=_words(table["reported"]),
@@ -178,7 +178,7 @@ def _phrases(table: dict[str, Any]) -> Phrases:
         polite=_any_of(table.get("polite", [])),
         compound=Caseless("|".join(table.get("compound", [_NOTHING]))),
         request=_words(table.get("request", _NOTHING)),
-        aside=Caseless(rf"[,;\u2013\u2014-]\s+(?={_alternatives(table.get('aside', _NOTHING))})"),
+        aside=Caseless(_alternatives(table.get("aside", _NOTHING))),
         situation=_words(table["situation"]) if "situation" in table else Caseless("|".join(table["passing"])),
         regular=_words(table.get("regular", _NOTHING)),
         passing=Caseless("|".join(table["passing"])),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from agent_memory_log.memory.extraction.keys import Statement, category, key_words, keyed
+from agent_memory_log.memory.extraction.keys import Statement, category, key_words, keyed, whole_key
 from agent_memory_log.memory.extraction.orders import order_after_colon, read_order, whole_order
 from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, WORDS, Phrases, Topic, plain_form
 from agent_memory_log.memory.records.kinds import Fact, Preference
@@ -23,7 +23,6 @@ _MAX_VALUE = 100
 _MAX_ORDER = 120
 _MAX_WORDS = 14
 _MAX_ORDER_WORDS = 20
-_MAX_CLAUSE_KEY_WORDS = 6
 _MAX_ATTRIBUTE_WORDS = 8
 _MAX_LOWER_WORDS = 3
 _MAX_TAG_WORDS = 1
@@ -220,7 +219,7 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
 
 
 def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
-    """Return a clause about the user as a fact whose key is made of its first words."""
+    """Return a clause about the user as a fact whose key is made of its words."""
     value = _cut(phrases, sentence[slice(*match.span("value"))])
     if len(value) > _MAX_ORDER or not 1 < len(value.split()) <= _MAX_ORDER_WORDS or phrases.situation.search(value):
         return None
@@ -228,8 +227,8 @@ def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str)
         return None
     if topic.endswith(":regular") and phrases.regular.search(value) is None:
         return None
-    words = key_words(value)[:_MAX_CLAUSE_KEY_WORDS]
-    return Statement(Fact("_".join(words), value), _WEAK) if words else None
+    key = whole_key(value)
+    return Statement(Fact(key, value), _WEAK) if key else None
 
 
 _WHOLE = {_STANDING: _standing, _CLAUSE: _clause}

@@ -220,7 +220,7 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
 
 def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
     """Return a clause about the user as a fact whose key is made of its words."""
-    value = _cut(phrases, sentence[slice(*match.span("value"))])
+    value = _bare(_before_end(phrases, sentence[slice(*match.span("value"))]))
     if len(value) > _MAX_ORDER or not 1 < len(value.split()) <= _MAX_ORDER_WORDS or phrases.situation.search(value):
         return None
     if topic.endswith(":proper") and not any(word[0].isupper() for word in value.split()[1:]):
@@ -295,14 +295,21 @@ def _place_name(value: str, *, is_lower: bool) -> str:
 
 def _cut(phrases: Phrases, value: str) -> str:
     """Return the value without quotes, cut before the sentence changes its subject or turns to the conversation."""
-    end = phrases.end.search(value)
-    value = value[: end.start() if end else None]
+    value = _before_end(phrases, value)
     passing = phrases.passing.search(value)
     if passing is not None:
         joints = [joint.start() for joint in phrases.joint.finditer(value, 0) if joint.end() <= passing.start()]
         value = value[: joints[-1]] if joints else value
-    value = " ".join(value.split())
-    return value.strip(" .,;:!\"'“”„«»`")
+    return _bare(value)
+
+
+def _before_end(phrases: Phrases, value: str) -> str:
+    end = phrases.end.search(value)
+    return value[: end.start() if end else None]
+
+
+def _bare(value: str) -> str:
+    return " ".join(value.split()).strip(" .,;:!\"'“”„«»`")
 
 
 def _lasts(phrases: Phrases, value: str, most: int, most_words: int) -> bool:

@@ -100,10 +100,11 @@ def _read_question(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Sta
         yield order
         return
     stated = _before_question(phrases, hidden)
-    yield from _read_sentence(phrases, sentence[:stated], hidden[:stated])
-    aside = phrases.aside.search(hidden[stated:])
+    before = tuple(_read_sentence(phrases, sentence[:stated], hidden[:stated]))
+    yield from before
+    aside = next(phrases.aside.finditer(hidden, stated if before else 0), None)
     if aside is not None:
-        yield from _read_sentence(phrases, sentence, hidden.rstrip(" ?"), stated + aside.end())
+        yield from _read_sentence(phrases, sentence, hidden.rstrip(" ?"), aside.end())
 
 
 def _before_question(phrases: Phrases, sentence: str) -> int:

@@ -36,8 +36,8 @@ def read_order(phrases: Phrases, sentence: str, hidden: str, start: int) -> Stat
     mark = phrases.lasting.search(body)
     if mark is None:
         return None
-    start = min(direct, start + mark.start())
-    return whole_order(phrases, sentence[start:], body)
+    is_in_opener = start + mark.end() <= direct
+    return whole_order(phrases, sentence[start + mark.start() if is_in_opener else direct :], body)
 
 
 def order_after_colon(phrases: Phrases, hidden: str, begin: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 It skips questions, hypothetical sentences (``if I preferred …``), reported speech, quotes, code and quoted mail. It
 also skips one-time wishes (``I'd prefer …``, ``that one``, ``just this once``), messages that are taken back (``just
 kidding``), and values that do not have the expected form. If a sentence ends with a question, it reads the statement
-before the question.
+before and after the question.
 """
 
 from __future__ import annotations

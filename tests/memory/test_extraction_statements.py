@@ -31,7 +31,7 @@ def fact(key: str, value: str) -> tuple[str, str, str]:
 
 STATEMENTS = [
     ("I prefer aisle seats.", preference("preferred_seat", "aisle seats")),
-    ("Hi! I usually prefer short answers because I read on a phone.", preference("preferred_answer", "short answers")),
+    ("Hi! I usually prefer short answers because I am on a phone.", preference("preferred_answer", "short answers")),
     ("I prefer window seats over aisle seats, please.", preference("preferred_seat", "window seats over aisle seats")),
     ("2. I prefer economy class.  \n3. It's just me.", preference("preferred_class", "economy class")),
     ("I prefer a dark theme; thanks", preference("preferred_theme", "a dark theme")),
@@ -288,3 +288,55 @@ def test_the_statement_before_a_question_is_read() -> None:
     ((statement,)) = read_statements("I prefer metric units, what is the distance to the moon?")
     assert statement.data == Preference("preferred_unit", "metric units")
     assert read("Do you know that I prefer metric units?") == []
+
+
+def test_long_orders_that_differ_in_their_last_word_have_two_keys() -> None:
+    order = (
+        "Whenever I send you the minutes of a meeting of the board, list every decision first, then every open question"
+        " with the name of the person who asked, and end with the date of the next"
+    )
+    keys = {read(f"{order} {last}.")[0][1] for last in ("meeting", "vote", "meeting")}
+    assert len(keys) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Could you always give me the source?", "Could you always give me the source"),
+        ("I like it brief: when I ask for a summary, give me one line.", "when I ask for a summary, give me one line"),
+        ("Thanks! Before you delete anything, ask me.", "Before you delete anything, ask me"),
+        ("Reply in Dutch if I write in Dutch.", "Reply in Dutch if I write in Dutch"),
+        ("Please never use tables when you write to me.", "never use tables when you write to me"),
+    ],
+)
+def test_orders_are_read_whole(text: str, value: str) -> None:
+    assert [read_value for _, _, read_value in read(text)] == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Can you always divide by zero?",
+        "When I press the button, show a message.",
+        "Write a query that lists customers who never ordered.",
+        "Draft a message to the team: from now on, standups are at 10.",
+        "Before you answer, think about the edge cases.",
+        "Whenever I save, the file gets corrupted.",
+    ],
+)
+def test_tasks_are_no_lasting_orders(text: str) -> None:
+    assert read(text) == []
+
+
+def test_clauses_are_read_openly_only_from_calm_messages() -> None:
+    assert read("I dye my hair often.") == [fact("dye_hair_often", "dye my hair often")]
+    assert read("I juggle knives.") == [fact("i_juggle_knives", "I juggle knives")]
+    assert read("I juggle knives. What rhymes with knife?") == []
+    assert read("I press the red button.") == []
+
+
+def test_a_statement_after_a_question_is_read() -> None:
+    assert read("What can I cook tonight, I'm allergic to shellfish?") == [fact("allergy_shellfish", "shellfish")]
+    assert read("Which laptop for my daughter, she studies architecture in Delft?") == [
+        fact("daughter_she_studies_architecture_delft", "daughter, she studies architecture in Delft")
+    ]

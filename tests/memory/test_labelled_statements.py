@@ -17,11 +17,18 @@ from agent_memory_log.memory.extraction.statements import read_statements
 
 DATA = Path(__file__).parents[1] / "data"
 
+_MOST_WORDS = 0.8
+"""The share of an order's words that its value must have."""
+
+_WHOLE = 0.85
+"""The share of orders that must be kept whole."""
+
 
 class Label(msgspec.Struct, frozen=True):
-    """A value that memory should keep, in the words of the sentence."""
+    """A value that memory should keep, in the words of the sentence, and its class, such as ``instruction``."""
 
     value: str
+    name: str = msgspec.field(default="", name="class")
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -79,6 +86,8 @@ def _overlap(label: list[str], value: list[str]) -> bool:
         ("spanish", 1, 0.75, 0.95),
         ("english", 0, 0.65, 0.97),
         ("english", 1, 0.45, 0.95),
+        ("english_classes", 0, 0.9, 0.95),
+        ("english_classes", 1, 0.9, 0.95),
         ("french", 0, 0.5, 0.95),
         ("french", 1, 0.55, 0.95),
     ],
@@ -89,3 +98,19 @@ def test_rules_read_labelled_sentences(language: str, half: int, recall: float, 
     print(f"{language}, half {half}: recall {score.recall:.2f}, precision {score.precision:.2f}, {score}")  # noqa: T201
     assert score.recall >= recall
     assert score.precision >= precision
+
+
+def test_orders_are_kept_whole_and_apart() -> None:
+    lines = msgspec.json.Decoder(Line).decode_lines((DATA / "statements_english_classes.jsonl").read_bytes())
+    orders = [line for line in lines if any(label.name == "instruction" for label in line.remember)]
+    values: dict[str, str] = {}
+    complete = 0
+    for line in orders:
+        label = set(_words(line.remember[0].value))
+        statements = [statement.data for statement in read_statements(line.text)]
+        complete += any(len(label & set(_words(data.value))) >= _MOST_WORDS * len(label) for data in statements)
+        for data in statements:
+            assert values.setdefault(data.key, data.value) == data.value
+        assert [statement.data for statement in read_statements(line.text)] == statements
+    print(f"{complete} of {len(orders)} orders are complete")  # noqa: T201
+    assert complete >= _WHOLE * len(orders)

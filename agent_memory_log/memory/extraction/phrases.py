@@ -24,6 +24,9 @@ LANGUAGES = {name: language for language, names in _TABLE["languages"].items() f
 WORDS = {name: frozenset(words.split()) for name, words in _TABLE["words"].items()}
 """Words that are not part of a statement: ``not_a_name``, ``fillers``, ``phrase_ends``."""
 
+_SPELLINGS: dict[str, str] = _TABLE["spellings"]
+_SPELLED = re.compile(r"\[[^\]]*\]|[" + "".join(_SPELLINGS) + "]")  # a letter, but not in a set of characters
+
 
 class Caseless:
     """A case-insensitive pattern. On ASCII text, it is three times as fast as ``re.IGNORECASE``.
@@ -64,6 +67,8 @@ class Phrases(msgspec.Struct, frozen=True):
         end: The end of a value.
         momentary: Words in an order that tie it to the current message.
         passing: Words in a value that tie it to the current conversation.
+        situation: Words in a fact that tie it to the task or the day, such as ``my code`` or ``since this morning``.
+        mentions: Facts that a sentence names in passing, also in a question, such as ``my cat Luna``.
         patterns: Pairs of a topic and the pattern of a statement, matched at the beginning of a clause.
     """
 
@@ -80,6 +85,8 @@ class Phrases(msgspec.Struct, frozen=True):
     end: Caseless
     momentary: Caseless
     passing: Caseless
+    situation: Caseless
+    mentions: re.Pattern[str]
     patterns: tuple[tuple[Topic, re.Pattern[str]], ...]
 
     def may_stand_in(self, plain: str) -> bool:
@@ -108,12 +115,19 @@ def _joint(text: str) -> Caseless:
     return Caseless(rf"[,;\u2013\u2014(]\s+|\s-\s|\b(?:{'|'.join(text.split())})\s+")
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    """Compile a pattern. A space in it matches any white space. Capital letters are checked later, with the value."""
-    return re.compile(with_parts(text, _TABLE["parts"]).replace(" ", r"\s+"), re.IGNORECASE)
+def _source(text: str, parts: dict[str, Any]) -> str:
+    """Return the source of a pattern. A space in it matches any white space. A letter matches its other spellings."""
+    source = with_parts(text, parts).replace(" ", r"\s+")
+    return _SPELLED.sub(lambda match: _SPELLINGS.get(match.group(), match.group()), source)
+
+
+def _alternatives(sources: list[str], parts: dict[str, Any]) -> str:
+    """Return the source of alternatives. A list without alternatives never matches."""
+    return "|".join(_source(source, parts) for source in sources) or "(?!)"
 
 
 def _phrases(table: dict[str, Any]) -> Phrases:
+    parts = _TABLE["parts"] | table.get("parts", {})
     return Phrases(
         hints=tuple(table["hints"]),
         openers=_openers(table["openers"]),
@@ -128,7 +142,12 @@ def _phrases(table: dict[str, Any]) -> Phrases:
         end=Caseless("|".join(table["end"])),
         momentary=_words(table["momentary"]),
         passing=Caseless("|".join(table["passing"])),
-        patterns=tuple((topic, _pattern(pattern)) for topic, pattern in table["patterns"]),
+        situation=Caseless(_alternatives(table.get("situation", []), parts)),
+        mentions=re.compile(_alternatives(table.get("mentions", []), parts), re.IGNORECASE),
+        patterns=tuple(
+            (topic, re.compile(_source(pattern, parts), re.IGNORECASE))  # capital letters are checked with the value
+            for topic, pattern in table["patterns"]
+        ),
     )
 
 

@@ -99,7 +99,9 @@ def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
         for phrases in languages:
             if phrases.may_stand_in(plain):
                 stated = _before_question(phrases, sentence) if sentence.rstrip().endswith("?") else len(sentence)
-                yield from _read_sentence(phrases, text[start : start + stated], sentence[:stated])
+                statements = tuple(_read_sentence(phrases, text[start : start + stated], sentence[:stated]))
+                yield from statements
+                yield from _mentions(phrases, sentence, [str(statement.data.value) for statement in statements])
 
 
 def _before_question(phrases: Phrases, sentence: str) -> int:
@@ -138,6 +140,7 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Sta
     begin = mark.end() if mark else 0
     body = hidden.rstrip(" \t.!…")
     read = 0
+    whole = ""
     for start in (begin, *(joint.end() for joint in phrases.joint.finditer(hidden, begin))):
         if start < read:
             continue
@@ -151,15 +154,24 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Sta
                 return
             read_match = _WHOLE.get(topic.partition(":")[0], _statement)
             statement = read_match(phrases, topic, match, sentence)
-            if statement is not None and _is_real(phrases, topic, hidden[: match.start("value")], statement):
+            if statement is None or not _is_real(phrases, topic, hidden[: match.start("value")], statement):
+                continue
+            value = str(statement.data.value)
+            if topic != _CLAUSE or value not in whole:
                 yield statement
-                read = match.start("value") + 1
-                break
+                whole = value
+            read = match.start("value") + 1
+            break
 
 
 def _is_real(phrases: Phrases, topic: Topic, before: str, statement: Statement) -> bool:
-    """Return whether a statement is not hypothetical. An order may name its condition."""
-    return topic == _STANDING or not any(map(phrases.unreal.search, (before, statement.data.value)))
+    """Return whether a statement is not hypothetical and outlasts the task. An order may name its condition."""
+    if topic == _STANDING:
+        return True
+    value = statement.data.value
+    if isinstance(statement.data, Fact) and phrases.situation.search(value):
+        return False
+    return not any(map(phrases.unreal.search, (before, value)))
 
 
 def _standing(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
@@ -192,6 +204,16 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
     is_lower = sentence.islower() or sentence.replace("I", "").islower()
     read_value = _attribute if ":" in topic else _personal
     return read_value(phrases, topic, value, other, is_lower=is_lower)
+
+
+def _mentions(phrases: Phrases, sentence: str, stated: list[str]) -> Iterator[Statement]:
+    """Return the facts that a sentence names in passing, such as ``my cat Luna``, if no statement contains them."""
+    for mention in phrases.mentions.finditer(sentence):
+        value = " ".join(sentence[slice(*mention.span())].split())
+        if _key_words(value) and not any(value in text for text in stated):
+            if phrases.reported.search(sentence[: mention.start()]):
+                return
+            yield Statement(Fact("_".join(_key_words(value)[:_MAX_CLAUSE_KEY_WORDS]), value), _WEAK)
 
 
 def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:

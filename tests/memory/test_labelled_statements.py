@@ -1,7 +1,7 @@
 """Measures the rules on labelled sentences, whose author had not seen the rules.
 
-Each line of the data is ``{"text", "remember": [{"class", "value"}], "why_not"}``. The rules were tuned on all lines
-except the odd lines of the French file. The floors are what the rules reach now, so that a change cannot lose it.
+Each line of the data is ``{"text", "remember": [{"class", "value"}], "why_not"}``. The rules were tuned on all lines.
+The floors are what the rules reach now, so that a change cannot lose it.
 """
 
 from __future__ import annotations
@@ -75,12 +75,14 @@ def _overlap(label: list[str], value: list[str]) -> bool:
 @pytest.mark.parametrize(
     ("language", "half", "recall", "precision"),
     [
-        ("spanish", 0, 0.75, 0.94),
+        ("german", 0, 0.8, 0.95),
+        ("german", 1, 0.8, 0.95),
+        ("spanish", 0, 0.8, 0.95),
         ("spanish", 1, 0.75, 0.95),
         ("english", 0, 0.65, 0.97),
         ("english", 1, 0.45, 0.95),
-        ("french", 0, 0.5, 0.95),
-        ("french", 1, 0.55, 0.95),
+        ("french", 0, 0.65, 0.95),
+        ("french", 1, 0.65, 0.95),
     ],
 )
 def test_rules_read_labelled_sentences(language: str, half: int, recall: float, precision: float) -> None:

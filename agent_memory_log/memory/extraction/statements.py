@@ -37,6 +37,12 @@ _WEAK = 0.6
 _CLAUSE = "clause"
 """The topic of a clause about the user that is stored whole, because no other topic fits."""
 
+_EVENT = "event"
+"""The topic of a clause about an event that lasts, such as ``moved to Graz last year``. It may hold words of time."""
+
+_ABOUT_USER = (_CLAUSE, "fact:", "preference:likes", "preference:dislikes")
+"""The beginnings of the topics whose values describe the user, and not the task."""
+
 _STANDING = "standing"
 """The topic of an order with its condition, such as ``whenever I ask about recipes, list the serving size``."""
 
@@ -157,7 +163,7 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Sta
             if statement is None or not _is_real(phrases, topic, hidden[: match.start("value")], statement):
                 continue
             value = str(statement.data.value)
-            if topic != _CLAUSE or value not in whole:
+            if value not in whole:
                 yield statement
                 whole = value
             read = match.start("value") + 1
@@ -169,7 +175,7 @@ def _is_real(phrases: Phrases, topic: Topic, before: str, statement: Statement) 
     if topic == _STANDING:
         return True
     value = statement.data.value
-    if isinstance(statement.data, Fact) and phrases.situation.search(value):
+    if topic.startswith(_ABOUT_USER) and phrases.situation.search(value):
         return False
     return not any(map(phrases.unreal.search, (before, value)))
 
@@ -218,8 +224,10 @@ def _mentions(phrases: Phrases, sentence: str, stated: list[str]) -> Iterator[St
 
 def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
     """Return a clause about the user as a fact whose key is made of its first words."""
-    value = _cut(phrases, sentence[slice(*match.span("value"))])
-    if len(value.split()) == 1 or not _lasts(phrases, value, _MAX_ORDER, _MAX_ORDER_WORDS):
+    stated = sentence[slice(*match.span("value"))]
+    is_event = topic == _EVENT and len(stated) <= _MAX_ORDER and len(stated.split()) <= _MAX_ORDER_WORDS
+    value = " ".join(stated.split()) if is_event else _cut(phrases, stated)
+    if len(value.split()) == 1 or not (is_event or _lasts(phrases, value, _MAX_ORDER, _MAX_ORDER_WORDS)):
         return None
     if topic.endswith(":proper") and not any(word[0].isupper() for word in value.split()[1:]):
         return None
@@ -227,7 +235,7 @@ def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str)
     return Statement(Fact("_".join(words), value), _WEAK) if words else None
 
 
-_WHOLE = {_STANDING: _standing, _CLAUSE: _clause}
+_WHOLE = {_STANDING: _standing, _CLAUSE: _clause, _EVENT: _clause}
 """Reads the topics whose value is more than the value of an attribute."""
 
 

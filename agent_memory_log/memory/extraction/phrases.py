@@ -28,6 +28,13 @@ _SPELLINGS: dict[str, str] = _TABLE["spellings"]
 _SPELLED = re.compile(r"\[[^\]]*\]|[" + "".join(_SPELLINGS) + "]")  # a letter, but not in a set of characters
 
 
+CALM = ":calm"
+"""The end of a topic whose pattern is only for calm messages: short ones, which ask for nothing."""
+
+_MAX_CALM = 300
+"""The number of characters of a calm message."""
+
+
 class Caseless:
     """A case-insensitive pattern. On ASCII text, it is three times as fast as ``re.IGNORECASE``.
 
@@ -66,10 +73,20 @@ class Phrases(msgspec.Struct, frozen=True):
         reported: Words before a phrase that attribute it to someone else.
         end: The end of a value.
         momentary: Words in an order that tie it to the current message.
+        lasting: Words that make an order hold after the current message.
+        condition: The condition with which a standing order begins.
+        direction: The beginning of what an order tells the assistant to do.
+        polite: The beginning of an order that is said as a question.
+        compound: Words that show that an order has more than one part.
+        request: Words that ask the assistant for something.
+        aside: The beginning of a statement after a question in the same sentence.
+        situation: Words in a clause about the user that tie it to the current task. Default: ``passing``.
+        regular: Words in a clause that make it a habit.
         passing: Words in a value that tie it to the current conversation.
-        situation: Words in a fact that tie it to the task or the day, such as ``my code`` or ``since this morning``.
+        task: Patterns in a fact that tie it to the task or the day, such as ``my code`` or ``since this morning``.
         mentions: Facts that a sentence names in passing, also in a question, such as ``my cat Luna``.
         patterns: Pairs of a topic and the pattern of a statement, matched at the beginning of a clause.
+        asking: The patterns for a message that asks for something: all but those for calm messages.
     """
 
     hints: tuple[str, ...]
@@ -84,10 +101,25 @@ class Phrases(msgspec.Struct, frozen=True):
     reported: Caseless
     end: Caseless
     momentary: Caseless
-    passing: Caseless
+    lasting: Caseless
+    condition: re.Pattern[str]
+    direction: re.Pattern[str]
+    polite: re.Pattern[str]
+    compound: Caseless
+    request: Caseless
+    aside: Caseless
     situation: Caseless
+    regular: Caseless
+    passing: Caseless
+    task: Caseless
     mentions: re.Pattern[str]
     patterns: tuple[tuple[Topic, re.Pattern[str]], ...]
+    asking: tuple[tuple[Topic, re.Pattern[str]], ...]
+
+    def of_message(self, text: str) -> Phrases:
+        """Return the phrases for a message. One that asks for something is not read with the patterns for calm ones."""
+        is_calm = len(text) <= _MAX_CALM and "?" not in text and self.request.search(text) is None
+        return self if is_calm else msgspec.structs.replace(self, patterns=self.asking)
 
     def may_stand_in(self, plain: str) -> bool:
         """Return whether a pattern could match in a text from ``plain_form``. A cheap filter for most messages."""
@@ -102,8 +134,20 @@ def plain_form(text: str) -> str:
     return " ".join(text.lower().split())
 
 
+_NOTHING = "(?!)"
+"""The pattern of a list that a language does not have. It matches no text."""
+
+
+def _any_of(patterns: list[str]) -> re.Pattern[str]:
+    return _pattern("|".join(patterns) or _NOTHING, _TABLE["parts"])
+
+
+def _alternatives(text: str) -> str:
+    return with_parts("|".join(text.split()).replace("_", r"\s"), _TABLE["parts"]).replace(" ", r"\s")
+
+
 def _words(text: str) -> Caseless:
-    return Caseless(rf"\b(?:{'|'.join(text.split())})\b".replace("_", r"\s"))
+    return Caseless(rf"\b(?:{_alternatives(text)})\b")
 
 
 def _openers(text: str) -> re.Pattern[str]:
@@ -112,7 +156,7 @@ def _openers(text: str) -> re.Pattern[str]:
 
 
 def _joint(text: str) -> Caseless:
-    return Caseless(rf"[,;\u2013\u2014(]\s+|\s-\s|\b(?:{'|'.join(text.split())})\s+")
+    return Caseless(rf"[,;\u2013\u2014(]\s+|\s-\s|\b(?:{_alternatives(text)})\s+")
 
 
 def _source(text: str, parts: dict[str, Any]) -> str:
@@ -121,13 +165,14 @@ def _source(text: str, parts: dict[str, Any]) -> str:
     return _SPELLED.sub(lambda match: _SPELLINGS.get(match.group(), match.group()), source)
 
 
-def _alternatives(sources: list[str], parts: dict[str, Any]) -> str:
-    """Return the source of alternatives. A list without alternatives never matches."""
-    return "|".join(_source(source, parts) for source in sources) or "(?!)"
+def _pattern(text: str, parts: dict[str, Any]) -> re.Pattern[str]:
+    """Compile a pattern. Capital letters are checked later, with the value."""
+    return re.compile(_source(text, parts), re.IGNORECASE)
 
 
 def _phrases(table: dict[str, Any]) -> Phrases:
     parts = _TABLE["parts"] | table.get("parts", {})
+    patterns = tuple((topic, _pattern(pattern, parts)) for topic, pattern in table["patterns"])
     return Phrases(
         hints=tuple(table["hints"]),
         openers=_openers(table["openers"]),
@@ -135,19 +180,26 @@ def _phrases(table: dict[str, Any]) -> Phrases:
         unreal=_words(table["unreal"]),
         once=_words(table["once"]),
         withdrawn=_words(table["withdrawn"]),
-        asks=Caseless(rf"[,;\u2013\u2014-]\s+(?:(?:and|so|but|und|y|et)\s+)?(?:{'|'.join(table['asks'].split())})\b"),
+        asks=Caseless(rf"[,;:\u2013\u2014-]\s+(?:(?:and|so|but|und|y|et)\s+)?(?:{'|'.join(table['asks'].split())})\b"),
         contrast=Caseless(rf"\s(?:{'|'.join(table['contrast'].split())})\s".replace("_", r"\s")),
         head_first=table["head_first"],
         reported=_words(table["reported"]),
         end=Caseless("|".join(table["end"])),
         momentary=_words(table["momentary"]),
+        lasting=_words(table.get("lasting", _NOTHING)),
+        condition=_any_of(table.get("condition", [])),
+        direction=_any_of(table.get("direction", [])),
+        polite=_any_of(table.get("polite", [])),
+        compound=Caseless("|".join(table.get("compound", [_NOTHING]))),
+        request=_words(table.get("request", _NOTHING)),
+        aside=Caseless(_alternatives(table.get("aside", _NOTHING))),
+        situation=_words(table["situation"]) if "situation" in table else Caseless("|".join(table["passing"])),
+        regular=_words(table.get("regular", _NOTHING)),
         passing=Caseless("|".join(table["passing"])),
-        situation=Caseless(_alternatives(table.get("situation", []), parts)),
-        mentions=re.compile(_alternatives(table.get("mentions", []), parts), re.IGNORECASE),
-        patterns=tuple(
-            (topic, re.compile(_source(pattern, parts), re.IGNORECASE))  # capital letters are checked with the value
-            for topic, pattern in table["patterns"]
-        ),
+        task=Caseless(_source("|".join(table.get("task", [_NOTHING])), parts)),
+        mentions=_pattern("|".join(table.get("mentions", [_NOTHING])), parts),
+        patterns=patterns,
+        asking=tuple(row for row in patterns if not row[0].endswith(CALM)),
     )
 
 

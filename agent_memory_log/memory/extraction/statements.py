@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import msgspec
-
+from agent_memory_log.memory.extraction.keys import Statement, category, key_words, keyed, whole_key
+from agent_memory_log.memory.extraction.orders import order_after_colon, read_order, whole_order
 from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, WORDS, Phrases, Topic, plain_form
 from agent_memory_log.memory.records.kinds import Fact, Preference
 
@@ -23,9 +23,6 @@ _MAX_VALUE = 100
 _MAX_ORDER = 120
 _MAX_WORDS = 14
 _MAX_ORDER_WORDS = 20
-_MAX_KEY_WORDS = 16
-_MAX_CLAUSE_KEY_WORDS = 6
-_MAX_CONTRAST_WORDS = 3
 _MAX_ATTRIBUTE_WORDS = 8
 _MAX_LOWER_WORDS = 3
 _MAX_TAG_WORDS = 1
@@ -62,18 +59,10 @@ _COMMAS = (", ", "; ", " \u2013 ", " \u2014 ", " - ")
 _HIDDEN = "\0"
 _CAPITALS = re.compile(r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*(?:\s+(?:(?:de|da|di|del|la|le|van|von|der|den|am|an)\s+){0,2}"
                        r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*){0,3}")  # fmt: skip
-_WORD = re.compile(r"\w+(?:['\u2019.+#/-]\w+)*[+#]*")
 
 _ALL_HINTS = frozenset(hint for phrases in ALL for hint in phrases.hints)
 # A hint that contains a shorter hint is redundant, because a text with the longer hint also has the shorter one.
 _HINTS = tuple(sorted(hint for hint in _ALL_HINTS if not any(shorter in hint for shorter in _ALL_HINTS - {hint})))
-
-
-class Statement(msgspec.Struct, frozen=True):
-    """A statement of the user. ``confidence``, from 0 to 1, is the certainty that the user meant it."""
-
-    data: Preference | Fact
-    confidence: float
 
 
 def read_statements(text: str) -> tuple[Statement, ...]:
@@ -99,15 +88,31 @@ def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
     hidden = _hide(text)
     if any(phrases.withdrawn.search(hidden) for phrases in languages):
         return
+    languages = tuple(phrases.of_message(hidden) for phrases in languages)
     for start, end in _sentences(hidden):
-        sentence = hidden[start:end]
-        plain = plain_form(sentence)
+        sentence, bare = text[start:end], hidden[start:end]
+        plain = plain_form(bare)
         for phrases in languages:
             if phrases.may_stand_in(plain):
-                stated = _before_question(phrases, sentence) if sentence.rstrip().endswith("?") else len(sentence)
-                statements = tuple(_read_sentence(phrases, text[start : start + stated], sentence[:stated]))
+                read_part = _read_question if bare.rstrip().endswith("?") else _read_sentence
+                statements = tuple(read_part(phrases, sentence, bare))
                 yield from statements
-                yield from _mentions(phrases, sentence, [str(statement.data.value) for statement in statements])
+                yield from _mentions(phrases, sentence, bare, [str(statement.data.value) for statement in statements])
+
+
+def _read_question(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Statement]:
+    """Yield the statements before and after the question of a sentence, or the order that is said as a question."""
+    hidden = hidden.rstrip()
+    order = read_order(phrases, sentence, hidden, 0)
+    if order is not None:
+        yield order
+        return
+    stated = _before_question(phrases, hidden)
+    before = tuple(_read_sentence(phrases, sentence[:stated], hidden[:stated]))
+    yield from before
+    aside = next(phrases.aside.finditer(hidden, stated if before else 0), None)
+    if aside is not None:
+        yield from _read_sentence(phrases, sentence, hidden.rstrip(" ?"), aside.end())
 
 
 def _before_question(phrases: Phrases, sentence: str) -> int:
@@ -141,52 +146,70 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
         yield start, len(text)
 
 
-def _read_sentence(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Statement]:
-    mark = _LIST_MARK.match(hidden)
-    begin = mark.end() if mark else 0
+def _read_sentence(phrases: Phrases, sentence: str, hidden: str, begin: int = 0) -> Iterator[Statement]:
+    """Yield the statements of a sentence from ``begin``. An order of several parts is the rest of its sentence."""
+    mark = _LIST_MARK.match(hidden, begin)
+    begin = mark.end() if mark else begin
     body = hidden.rstrip(" \t.!…")
+    compound = max((part.start() for part in phrases.compound.finditer(body, begin)), default=-1)
+    joints = (joint.end() for joint in phrases.joint.finditer(hidden, begin))
     read = 0
     whole = ""
-    for start in (begin, *(joint.end() for joint in phrases.joint.finditer(hidden, begin))):
+    for start in (begin, *order_after_colon(phrases, body, begin), *joints):
         if start < read:
             continue
         opener = phrases.openers.match(body, start)
         position = opener.end() if opener else start
-        for topic, pattern in phrases.patterns:
-            match = pattern.match(body, position) or (pattern.match(body, start) if opener else None)
-            if match is None or match.end() <= read:
-                continue
-            if phrases.reported.search(hidden[:position]) or phrases.once.search(hidden):
-                return
-            read_match = _WHOLE.get(topic.partition(":")[0], _statement)
-            statement = read_match(phrases, topic, match, sentence)
-            if statement is None or not _is_real(phrases, topic, hidden[: match.start("value")], statement):
-                continue
-            value = str(statement.data.value)
-            if value not in whole:
-                yield statement
-                whole = value
-            read = match.start("value") + 1
-            break
+        order = read_order(phrases, sentence, body, start)
+        if order is not None and _is_reported(phrases, body, start):
+            return
+        if order is None or position > compound:
+            for statement, value_start in _read_rows(phrases, sentence, body, (position, start), read):
+                if str(statement.data.value) not in whole:
+                    whole = str(statement.data.value)
+                    yield statement
+                read = value_start + 1
+                order = None
+        if order is not None:
+            yield order
+            return
+
+
+def _read_rows(
+    phrases: Phrases, sentence: str, body: str, starts: tuple[int, int], read: int
+) -> Iterator[tuple[Statement, int]]:
+    """Yield the statement of the first pattern that matches at one of ``starts``, and the position of its value."""
+    for topic, pattern in phrases.patterns:
+        match = pattern.match(body, starts[0]) or (pattern.match(body, starts[1]) if starts[1] < starts[0] else None)
+        if match is None or match.end() <= read:
+            continue
+        if _is_reported(phrases, body, starts[0]):
+            return
+        read_match = _WHOLE.get(topic.partition(":")[0], _statement)
+        statement = read_match(phrases, topic, match, sentence)
+        if statement is not None and _is_real(phrases, topic, body[: match.start("value")], statement):
+            yield statement, match.start("value")
+            return
+
+
+def _is_reported(phrases: Phrases, hidden: str, position: int) -> bool:
+    """Return whether someone else says what follows, or whether the sentence is true only once."""
+    return phrases.reported.search(hidden[:position]) is not None or phrases.once.search(hidden) is not None
 
 
 def _is_real(phrases: Phrases, topic: Topic, before: str, statement: Statement) -> bool:
     """Return whether a statement is not hypothetical and outlasts the task. An order may name its condition."""
-    if topic == _STANDING:
-        return True
     value = statement.data.value
-    if topic.startswith(_ABOUT_USER) and phrases.situation.search(value):
+    if topic.startswith(_ABOUT_USER) and phrases.task.search(value):
         return False
-    return not any(map(phrases.unreal.search, (before, value)))
+    return topic == _STANDING or not any(map(phrases.unreal.search, (before, value)))
 
 
 def _standing(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
     """Return an order with its condition, which is not cut where the condition ends."""
     del topic
-    order = sentence[slice(*match.span("value"))].strip(" .,;:!")
-    if len(order) > _MAX_ORDER or len(order.split()) > _MAX_ORDER_WORDS or phrases.momentary.search(order):
-        return None
-    return _keyed("", _key_words(order), order, _CLEAR)
+    order = sentence[slice(*match.span("value"))]
+    return whole_order(phrases, order, order)
 
 
 def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
@@ -198,41 +221,42 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
         if any(not _lasts(phrases, text, *limits) for text in (value, other) if text) or not value:
             return None
         if topic == "prefers":
-            return _keyed("preferred", _category(phrases, value), value, _CLEAR)
+            return keyed("preferred", category(phrases, value), value, _CLEAR)
         if topic == "habit":
             how = "never" if "never" in groups and match.group("never") else "always"
-            return _keyed("", _key_words(value), f"{how} {value}", _CLEAR)
+            return keyed("", key_words(value), f"{how} {value}", _CLEAR)
         if other:
-            return _keyed("instead_of", _key_words(other), f"{value} instead of {other}", _FAIR)
-        return (
-            None if match.group().casefold().startswith("use my ") else _keyed("use", _key_words(value), value, _WEAK)
-        )
+            return keyed("instead_of", key_words(other), f"{value} instead of {other}", _FAIR)
+        return None if match.group().casefold().startswith("use my ") else keyed("use", key_words(value), value, _WEAK)
     is_lower = sentence.islower() or sentence.replace("I", "").islower()
     read_value = _attribute if ":" in topic else _personal
     return read_value(phrases, topic, value, other, is_lower=is_lower)
 
 
-def _mentions(phrases: Phrases, sentence: str, stated: list[str]) -> Iterator[Statement]:
-    """Return the facts that a sentence names in passing, such as ``my cat Luna``, if no statement contains them."""
-    for mention in phrases.mentions.finditer(sentence):
-        value = " ".join(sentence[slice(*mention.span())].split())
-        if _key_words(value) and not any(value in text for text in stated):
-            if phrases.reported.search(sentence[: mention.start()]):
-                return
-            yield Statement(Fact("_".join(_key_words(value)[:_MAX_CLAUSE_KEY_WORDS]), value), _WEAK)
+def _mentions(phrases: Phrases, sentence: str, hidden: str, stated: list[str]) -> Iterator[Statement]:
+    """Yield the facts that a sentence names in passing, such as ``my cat Luna``, if no statement contains them."""
+    for mention in phrases.mentions.finditer(hidden):
+        value = _bare(sentence[slice(*mention.span())])
+        if not any(value in text for text in stated) and not phrases.reported.search(hidden[: mention.start()]):
+            yield Statement(Fact(whole_key(value), value), _WEAK)
 
 
 def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
-    """Return a clause about the user as a fact whose key is made of its first words."""
+    """Return a clause about the user as a fact whose key is made of its words."""
     stated = sentence[slice(*match.span("value"))]
-    is_event = topic == _EVENT and len(stated) <= _MAX_ORDER and len(stated.split()) <= _MAX_ORDER_WORDS
-    value = " ".join(stated.split()) if is_event else _cut(phrases, stated)
-    if len(value.split()) == 1 or not (is_event or _lasts(phrases, value, _MAX_ORDER, _MAX_ORDER_WORDS)):
+    value = _bare(stated if topic == _EVENT else _before_end(phrases, stated))
+    if len(value) > _MAX_ORDER or (topic != _EVENT and phrases.situation.search(value)):
+        value = _cut(phrases, stated)
+    if len(value) > _MAX_ORDER or not 1 < len(value.split()) <= _MAX_ORDER_WORDS:
+        return None
+    if topic != _EVENT and phrases.situation.search(value):
         return None
     if topic.endswith(":proper") and not any(word[0].isupper() for word in value.split()[1:]):
         return None
-    words = _key_words(value)[:_MAX_CLAUSE_KEY_WORDS]
-    return Statement(Fact("_".join(words), value), _WEAK) if words else None
+    if topic.endswith(":regular") and phrases.regular.search(value) is None:
+        return None
+    key = whole_key(value)
+    return Statement(Fact(key, value), _WEAK) if key else None
 
 
 _WHOLE = {_STANDING: _standing, _CLAUSE: _clause, _EVENT: _clause}
@@ -253,7 +277,7 @@ def _attribute(phrases: Phrases, topic: Topic, value: str, other: str, *, is_low
         return None
     if not value or len(value.split()) > _MAX_ATTRIBUTE_WORDS or not _lasts(phrases, value, _MAX_VALUE, _MAX_WORDS):
         return None
-    parts = {"{value}": _key_words(value)[:_MAX_ATTRIBUTE_WORDS], "{other}": _key_words(other)}
+    parts = {"{value}": key_words(value)[:_MAX_ATTRIBUTE_WORDS], "{other}": key_words(other)}
     for mark, words in parts.items():
         if mark in key:
             if not words:
@@ -299,14 +323,21 @@ def _place_name(value: str, *, is_lower: bool) -> str:
 
 def _cut(phrases: Phrases, value: str) -> str:
     """Return the value without quotes, cut before the sentence changes its subject or turns to the conversation."""
-    end = phrases.end.search(value)
-    value = value[: end.start() if end else None]
+    value = _before_end(phrases, value)
     passing = phrases.passing.search(value)
     if passing is not None:
         joints = [joint.start() for joint in phrases.joint.finditer(value, 0) if joint.end() <= passing.start()]
         value = value[: joints[-1]] if joints else value
-    value = " ".join(value.split())
-    return value.strip(" .,;:!\"'“”„«»`")
+    return _bare(value)
+
+
+def _before_end(phrases: Phrases, value: str) -> str:
+    end = phrases.end.search(value)
+    return value[: end.start() if end else None]
+
+
+def _bare(value: str) -> str:
+    return " ".join(value.split()).strip(" .,;:!\"'“”„«»`")
 
 
 def _lasts(phrases: Phrases, value: str, most: int, most_words: int) -> bool:
@@ -314,53 +345,3 @@ def _lasts(phrases: Phrases, value: str, most: int, most_words: int) -> bool:
     return (
         len(value) <= most and len(value.split()) <= most_words and phrases.passing.search(value) is None
     )  # fmt: skip
-
-
-def _keyed(first: str, words: list[str], value: str, confidence: float) -> Statement | None:
-    """Return a preference with a key made from the words, or None if there are no words.
-
-    The same words always give the same key, so a new value supersedes the old one.
-    """
-    if not words:
-        return None
-    return Statement(Preference("_".join([first, *words] if first else words), value), confidence)
-
-
-_PLACE = re.compile(r"\b(?:of|from|at|with|by|via)\s+(?=[^\W\d_a-zß-öø-ÿ])")
-
-
-def _key_words(text: str) -> list[str]:
-    """Return the words of a key. A name after a preposition is the value and no part of the key: ``fly out of``."""
-    place = _PLACE.search(text)
-    if place is not None:
-        text = text[: place.end()]
-    return [word for word in _WORD.findall(text.casefold()) if word not in WORDS["fillers"]][:_MAX_KEY_WORDS]
-
-
-def _category(phrases: Phrases, value: str) -> list[str]:
-    """Return the category of a preference as key words: two things in sorted order, so that both orders agree."""
-    contrast = phrases.contrast.search(value)
-    if contrast is not None:
-        sides = [value[: contrast.start()], value[contrast.end() :]]
-        heads = [_head(side, head_first=phrases.head_first) for side in sides]
-        if all(heads) and all(len(side.split()) <= _MAX_CONTRAST_WORDS for side in sides):
-            return "_or_".join(sorted({"_".join(head) for head in heads})).split("_")
-    return _head(value, head_first=phrases.head_first)
-
-
-def _head(text: str, *, head_first: bool) -> list[str]:
-    """Return the category of a value as key words: ``seat`` for ``window seats``, so that another seat replaces it."""
-    words = _WORD.findall(text.casefold())
-    if words[:1] == ["to"] or words[:2] == ["not", "to"]:
-        return _key_words(" ".join(words[1 + (words[0] == "not") :]))[:3]
-    phrase: list[str] = []
-    for word in words:
-        if word in WORDS["phrase_ends"]:
-            break
-        if word not in WORDS["fillers"]:
-            phrase.append(word)
-    return [_singular(phrase[0 if head_first else -1])] if phrase else []
-
-
-def _singular(word: str) -> str:
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word  # noqa: PLR2004  # keeps "gas"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from agent_memory_log.memory.extraction.keys import Statement, category, key_words, keyed, whole_key
 from agent_memory_log.memory.extraction.orders import order_after_colon, read_order, whole_order
-from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, WORDS, Phrases, Topic, plain_form
+from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, WORDS, Caseless, Phrases, Topic, plain_form
 from agent_memory_log.memory.records.kinds import Fact, Preference
 
 MAX_TEXT = 4000
@@ -247,6 +247,8 @@ def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str)
     value = _bare(stated if topic == _EVENT else _before_end(phrases, stated))
     if len(value) > _MAX_ORDER or (topic != _EVENT and phrases.situation.search(value)):
         value = _cut(phrases, stated)
+    if topic != _EVENT:
+        value = _until(phrases, phrases.task, value)
     if len(value) > _MAX_ORDER or not 1 < len(value.split()) <= _MAX_ORDER_WORDS:
         return None
     if topic != _EVENT and phrases.situation.search(value):
@@ -323,10 +325,14 @@ def _place_name(value: str, *, is_lower: bool) -> str:
 
 def _cut(phrases: Phrases, value: str) -> str:
     """Return the value without quotes, cut before the sentence changes its subject or turns to the conversation."""
-    value = _before_end(phrases, value)
-    passing = phrases.passing.search(value)
-    if passing is not None:
-        joints = [joint.start() for joint in phrases.joint.finditer(value, 0) if joint.end() <= passing.start()]
+    return _until(phrases, phrases.passing, _before_end(phrases, value))
+
+
+def _until(phrases: Phrases, words: Caseless, value: str) -> str:
+    """Return the clauses of a value before the first of the words, or the whole value if they are in its first."""
+    word = words.search(value)
+    if word is not None:
+        joints = [joint.start() for joint in phrases.joint.finditer(value, 0) if joint.end() <= word.start()]
         value = value[: joints[-1]] if joints else value
     return _bare(value)
 

@@ -31,7 +31,7 @@ def fact(key: str, value: str) -> tuple[str, str, str]:
 
 STATEMENTS = [
     ("I prefer aisle seats.", preference("preferred_seat", "aisle seats")),
-    ("Hi! I usually prefer short answers because I read on a phone.", preference("preferred_answer", "short answers")),
+    ("Hi! I usually prefer short answers because I am on a phone.", preference("preferred_answer", "short answers")),
     ("I prefer window seats over aisle seats, please.", preference("preferred_seat", "window seats over aisle seats")),
     ("2. I prefer economy class.  \n3. It's just me.", preference("preferred_class", "economy class")),
     ("I prefer a dark theme; thanks", preference("preferred_theme", "a dark theme")),

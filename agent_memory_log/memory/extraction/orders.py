@@ -1,4 +1,4 @@
-"""Reads standing orders: what the user tells the assistant to do from now on, such as ``whenever I …, give me …``.
+"""Reads orders that last, such as ``whenever I …, give me …``.
 
 An order has a mark that makes it last (``always``, ``whenever I …``, ``from now on``, ``in your answers``) and a
 direction (a verb of an order, ``don't``, ``you should``, ``I'd like you to``), after its condition if that comes first.
@@ -17,7 +17,7 @@ _CLEAR = 0.9
 
 
 def read_order(phrases: Phrases, sentence: str, hidden: str, start: int) -> Statement | None:
-    """Return the order that begins at ``start`` and ends with the sentence, or None if there is none.
+    """Return the order that begins at ``start`` and ends with the sentence, or None if no order begins there.
 
     ``hidden`` is the sentence with hidden quotes. What follows a colon is usually a text that the user wants, so the
     marks of an order stand before it.
@@ -36,8 +36,8 @@ def read_order(phrases: Phrases, sentence: str, hidden: str, start: int) -> Stat
     mark = phrases.lasting.search(body)
     if mark is None:
         return None
-    start = min(direct, start + mark.start())
-    return whole_order(phrases, sentence[start:], body)
+    is_in_opener = start + mark.end() <= direct
+    return whole_order(phrases, sentence[start + mark.start() if is_in_opener else direct :], body)
 
 
 def order_after_colon(phrases: Phrases, hidden: str, begin: int) -> tuple[int, ...]:

@@ -193,7 +193,7 @@ def _read_rows(
 
 
 def _is_reported(phrases: Phrases, hidden: str, position: int) -> bool:
-    """Return whether someone else says what follows, or whether the sentence is true only once."""
+    """Return whether the words before ``position`` attribute a statement to someone else, or make it true only once."""
     return phrases.reported.search(hidden[:position]) is not None or phrases.once.search(hidden) is not None
 
 

@@ -1,7 +1,8 @@
-"""Measures the rules on labelled sentences, whose author had not seen the rules.
+"""Measures the rules on labelled sentences.
 
-Each line of the data is ``{"text", "remember": [{"class", "value"}], "why_not"}``. The rules were tuned on all lines
-except the odd lines of the French file. The floors are what the rules reach now, so that a change cannot lose it.
+Each line of the data is ``{"text", "remember": [{"class", "value"}], "why_not"}``. The rules were tuned on all lines.
+The files of classes are by the author of the rules, the others by authors who had not seen the rules. The floors are
+what the rules reach now, so that a change cannot lose it.
 """
 
 from __future__ import annotations
@@ -82,14 +83,22 @@ def _overlap(label: list[str], value: list[str]) -> bool:
 @pytest.mark.parametrize(
     ("language", "half", "recall", "precision"),
     [
-        ("spanish", 0, 0.75, 0.94),
+        ("german", 0, 0.8, 0.95),
+        ("german", 1, 0.8, 0.95),
+        ("spanish", 0, 0.8, 0.95),
         ("spanish", 1, 0.75, 0.95),
+        ("german_classes", 0, 0.88, 0.95),
+        ("german_classes", 1, 0.88, 0.95),
+        ("spanish_classes", 0, 0.88, 0.95),
+        ("spanish_classes", 1, 0.88, 0.95),
+        ("french_classes", 0, 0.85, 0.95),
+        ("french_classes", 1, 0.85, 0.95),
         ("english", 0, 0.65, 0.97),
         ("english", 1, 0.45, 0.95),
         ("english_classes", 0, 0.9, 0.95),
         ("english_classes", 1, 0.9, 0.95),
-        ("french", 0, 0.5, 0.95),
-        ("french", 1, 0.55, 0.95),
+        ("french", 0, 0.65, 0.95),
+        ("french", 1, 0.65, 0.95),
     ],
 )
 def test_rules_read_labelled_sentences(language: str, half: int, recall: float, precision: float) -> None:

@@ -24,6 +24,9 @@ LANGUAGES = {name: language for language, names in _TABLE["languages"].items() f
 WORDS = {name: frozenset(words.split()) for name, words in _TABLE["words"].items()}
 """Words that are not part of a statement: ``not_a_name``, ``fillers``, ``phrase_ends``."""
 
+_SPELLINGS: dict[str, str] = _TABLE["spellings"]
+_SPELLED = re.compile(r"\[[^\]]*\]|[" + "".join(_SPELLINGS) + "]")  # a letter, but not in a set of characters
+
 
 CALM = ":calm"
 """The end of a topic whose pattern is only for calm messages: short ones, which ask for nothing."""
@@ -80,6 +83,8 @@ class Phrases(msgspec.Struct, frozen=True):
         situation: Words in a clause about the user that tie it to the current task. Default: ``passing``.
         regular: Words in a clause that make it a habit.
         passing: Words in a value that tie it to the current conversation.
+        task: Patterns in a fact that tie it to the task or the day, such as ``my code`` or ``since this morning``.
+        mentions: Facts that a sentence names in passing, also in a question, such as ``my cat Luna``.
         patterns: Pairs of a topic and the pattern of a statement, matched at the beginning of a clause.
         asking: The patterns for a message that asks for something: all but those for calm messages.
     """
@@ -106,6 +111,8 @@ class Phrases(msgspec.Struct, frozen=True):
     situation: Caseless
     regular: Caseless
     passing: Caseless
+    task: Caseless
+    mentions: re.Pattern[str]
     patterns: tuple[tuple[Topic, re.Pattern[str]], ...]
     asking: tuple[tuple[Topic, re.Pattern[str]], ...]
 
@@ -132,7 +139,7 @@ _NOTHING = "(?!)"
 
 
 def _any_of(patterns: list[str]) -> re.Pattern[str]:
-    return _pattern("|".join(patterns) or _NOTHING)
+    return _pattern("|".join(patterns) or _NOTHING, _TABLE["parts"])
 
 
 def _alternatives(text: str) -> str:
@@ -152,13 +159,20 @@ def _joint(text: str) -> Caseless:
     return Caseless(rf"[,;\u2013\u2014(]\s+|\s-\s|\b(?:{_alternatives(text)})\s+")
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    """Compile a pattern. A space in it matches any white space. Capital letters are checked later, with the value."""
-    return re.compile(with_parts(text, _TABLE["parts"]).replace(" ", r"\s+"), re.IGNORECASE)
+def _source(text: str, parts: dict[str, Any]) -> str:
+    """Return the source of a pattern. A space in it matches any white space. A letter matches its other spellings."""
+    source = with_parts(text, parts).replace(" ", r"\s+")
+    return _SPELLED.sub(lambda match: _SPELLINGS.get(match.group(), match.group()), source)
+
+
+def _pattern(text: str, parts: dict[str, Any]) -> re.Pattern[str]:
+    """Compile a pattern. Capital letters are checked later, with the value."""
+    return re.compile(_source(text, parts), re.IGNORECASE)
 
 
 def _phrases(table: dict[str, Any]) -> Phrases:
-    patterns = tuple((topic, _pattern(pattern)) for topic, pattern in table["patterns"])
+    parts = _TABLE["parts"] | table.get("parts", {})
+    patterns = tuple((topic, _pattern(pattern, parts)) for topic, pattern in table["patterns"])
     return Phrases(
         hints=tuple(table["hints"]),
         openers=_openers(table["openers"]),
@@ -182,6 +196,8 @@ def _phrases(table: dict[str, Any]) -> Phrases:
         situation=_words(table["situation"]) if "situation" in table else Caseless("|".join(table["passing"])),
         regular=_words(table.get("regular", _NOTHING)),
         passing=Caseless("|".join(table["passing"])),
+        task=Caseless(_source("|".join(table.get("task", [_NOTHING])), parts)),
+        mentions=_pattern("|".join(table.get("mentions", [_NOTHING])), parts),
         patterns=patterns,
         asking=tuple(row for row in patterns if not row[0].endswith(CALM)),
     )

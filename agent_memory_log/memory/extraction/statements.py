@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from agent_memory_log.memory.extraction.keys import Statement, category, key_words, keyed, whole_key
 from agent_memory_log.memory.extraction.orders import order_after_colon, read_order, whole_order
-from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, WORDS, Phrases, Topic, plain_form
+from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, WORDS, Caseless, Phrases, Topic, plain_form
 from agent_memory_log.memory.records.kinds import Fact, Preference
 
 MAX_TEXT = 4000
@@ -33,6 +33,12 @@ _WEAK = 0.6
 
 _CLAUSE = "clause"
 """The topic of a clause about the user that is stored whole, because no other topic fits."""
+
+_EVENT = "event"
+"""The topic of a clause about an event that lasts, such as ``moved to Graz last year``. It may hold words of time."""
+
+_ABOUT_USER = (_CLAUSE, "fact:", "preference:likes", "preference:dislikes")
+"""The beginnings of the topics whose values describe the user, and not the task."""
 
 _STANDING = "standing"
 """The topic of an order with its condition, such as ``whenever I ask about recipes, list the serving size``."""
@@ -89,7 +95,9 @@ def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
         for phrases in languages:
             if phrases.may_stand_in(plain):
                 read_part = _read_question if bare.rstrip().endswith("?") else _read_sentence
-                yield from read_part(phrases, sentence, bare)
+                statements = tuple(read_part(phrases, sentence, bare))
+                yield from statements
+                yield from _mentions(phrases, sentence, bare, [str(statement.data.value) for statement in statements])
 
 
 def _read_question(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Statement]:
@@ -146,6 +154,7 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str, begin: int = 0)
     compound = max((part.start() for part in phrases.compound.finditer(body, begin)), default=-1)
     joints = (joint.end() for joint in phrases.joint.finditer(hidden, begin))
     read = 0
+    last_value = ""
     for start in (begin, *order_after_colon(phrases, body, begin), *joints):
         if start < read:
             continue
@@ -156,7 +165,9 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str, begin: int = 0)
             return
         if order is None or position > compound:
             for statement, value_start in _read_rows(phrases, sentence, body, (position, start), read):
-                yield statement
+                if str(statement.data.value) not in last_value:
+                    last_value = str(statement.data.value)
+                    yield statement
                 read = value_start + 1
                 order = None
         if order is not None:
@@ -187,8 +198,11 @@ def _is_reported(phrases: Phrases, hidden: str, position: int) -> bool:
 
 
 def _is_real(phrases: Phrases, topic: Topic, before: str, statement: Statement) -> bool:
-    """Return whether a statement is not hypothetical. An order may name its condition."""
-    return topic == _STANDING or not any(map(phrases.unreal.search, (before, statement.data.value)))
+    """Return whether a statement is not hypothetical and outlasts the task. An order may name its condition."""
+    value = statement.data.value
+    if topic.startswith(_ABOUT_USER) and phrases.task.search(value):
+        return False
+    return topic == _STANDING or not any(map(phrases.unreal.search, (before, value)))
 
 
 def _standing(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
@@ -219,10 +233,25 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: s
     return read_value(phrases, topic, value, other, is_lower=is_lower)
 
 
+def _mentions(phrases: Phrases, sentence: str, hidden: str, stated: list[str]) -> Iterator[Statement]:
+    """Yield the facts that a sentence names in passing, such as ``my cat Luna``, if no statement contains them."""
+    for mention in phrases.mentions.finditer(hidden):
+        value = _bare(sentence[slice(*mention.span())])
+        if not any(value in text for text in stated) and not phrases.reported.search(hidden[: mention.start()]):
+            yield Statement(Fact(whole_key(value), value), _WEAK)
+
+
 def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
     """Return a clause about the user as a fact whose key is made of its words."""
-    value = _bare(_before_end(phrases, sentence[slice(*match.span("value"))]))
-    if len(value) > _MAX_ORDER or not 1 < len(value.split()) <= _MAX_ORDER_WORDS or phrases.situation.search(value):
+    stated = sentence[slice(*match.span("value"))]
+    value = _bare(stated if topic == _EVENT else _before_end(phrases, stated))
+    if len(value) > _MAX_ORDER or (topic != _EVENT and phrases.situation.search(value)):
+        value = _cut(phrases, stated)
+    if topic != _EVENT:
+        value = _until(phrases, phrases.task, value)
+    if len(value) > _MAX_ORDER or not 1 < len(value.split()) <= _MAX_ORDER_WORDS:
+        return None
+    if topic != _EVENT and phrases.situation.search(value):
         return None
     if topic.endswith(":proper") and not any(word[0].isupper() for word in value.split()[1:]):
         return None
@@ -232,7 +261,7 @@ def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str)
     return Statement(Fact(key, value), _WEAK) if key else None
 
 
-_WHOLE = {_STANDING: _standing, _CLAUSE: _clause}
+_WHOLE = {_STANDING: _standing, _CLAUSE: _clause, _EVENT: _clause}
 """Reads the topics whose value is more than the value of an attribute."""
 
 
@@ -296,10 +325,14 @@ def _place_name(value: str, *, is_lower: bool) -> str:
 
 def _cut(phrases: Phrases, value: str) -> str:
     """Return the value without quotes, cut before the sentence changes its subject or turns to the conversation."""
-    value = _before_end(phrases, value)
-    passing = phrases.passing.search(value)
-    if passing is not None:
-        joints = [joint.start() for joint in phrases.joint.finditer(value, 0) if joint.end() <= passing.start()]
+    return _until(phrases, phrases.passing, _before_end(phrases, value))
+
+
+def _until(phrases: Phrases, words: Caseless, value: str) -> str:
+    """Return the clauses of a value before the first of the words, or the whole value if they are in its first."""
+    word = words.search(value)
+    if word is not None:
+        joints = [joint.start() for joint in phrases.joint.finditer(value, 0) if joint.end() <= word.start()]
         value = value[: joints[-1]] if joints else value
     return _bare(value)
 

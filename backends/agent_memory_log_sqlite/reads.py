@@ -41,6 +41,7 @@ from agent_memory_log_sqlite.row_format import (
     decode_meta,
     decode_rows,
     find_run,
+    id_to_store,
     name_sum,
     out_of_place,
     row_flaw,
@@ -208,7 +209,7 @@ class Reader:
 
     def find(self, agent: str, run: str, event_ids: Sequence[str]) -> tuple[Event | None, ...]:
         """See ``Store.find_events``."""
-        sought = [*dict.fromkeys(event_ids)]
+        sought = [id_to_store(event_id) for event_id in dict.fromkeys(event_ids)]
         rows: list[Row] = []
         with OneView(self._connection):
             run_row = (find_verified_run if self._verify else find_run)(self._connection, agent, run)

@@ -38,14 +38,45 @@ UPDATED = _NEWEST.format("timestamp")
 RUN_COLUMNS = f"id, base_seq, removals, redactions, created, expires_at, unsummed, meta, sum, {VERSION}"
 RUN = f"SELECT {RUN_COLUMNS} FROM runs WHERE agent = ? AND run = ?"  # noqa: S608  # only constants
 
-Row = tuple[int, str, str, int, str | None, str, str | None]
+Row = tuple[int, str | bytes, str, int, str | None, str, str | None]
 """A row of ``COLUMNS`` in an intact file."""
 
-SummedRow = tuple[int, str, str, int, str | None, str, str | None, int | None]
+SummedRow = tuple[int, str | bytes, str, int, str | None, str, str | None, int | None]
 """A row of ``COLUMNS`` and its ``sum``."""
 
-NewRow = tuple[int, int, str, str, int, str | None, str, str | None, int]
+NewRow = tuple[int, int, str | bytes, str, int, str | None, str, str | None, int]
 """A row to insert: a ``Row`` with the run's id after the event's id, and with the ``sum`` at the end."""
+
+_UUID_LENGTH = 36
+
+
+def id_to_store(event_id: str) -> str | bytes:
+    """Return an event id as it is stored: a UUID in its canonical form of lower case as its 16 bytes, other ids as text.
+
+    The text of a UUID would take 40 bytes more, in the row and in the index. SQLite's ``typeof`` tells both forms apart.
+    """
+    if len(event_id) != _UUID_LENGTH:
+        return event_id
+    try:
+        stored_id = bytes.fromhex(event_id.replace("-", ""))
+    except ValueError:
+        return event_id
+    return stored_id if _uuid_text(stored_id) == event_id else event_id
+
+
+def _uuid_text(stored_id: bytes) -> str:
+    digits = stored_id.hex("-", 2)  # eight groups of four digits
+    return f"{digits[:4]}{digits[5:29]}{digits[30:34]}{digits[35:]}"
+
+
+def id_as_text(stored_id: str | bytes) -> str:
+    """Return the event id of a stored id. Raises ``ValueError`` for a value that ``id_to_store`` never returns."""
+    if isinstance(stored_id, str):
+        return stored_id
+    text = _uuid_text(stored_id) if isinstance(stored_id, bytes) else ""
+    if len(text) != _UUID_LENGTH:
+        raise ValueError("the event id is not text and not the 16 bytes of a UUID")
+    return text
 
 
 _PRIME = 4_294_967_291
@@ -185,8 +216,8 @@ def row_flaw(row: SummedRow, name: int, unsummed: int) -> str | None:
     if stored is None:
         return None if seq <= unsummed else "it has lost its checksum"
     try:
-        computed = event_sum(name, seq, event_id, event_type, microseconds, labels, data.encode(), verbatim)
-    except (AttributeError, TypeError, UnicodeError):  # a value has the wrong type
+        computed = event_sum(name, seq, id_as_text(event_id), event_type, microseconds, labels, data.encode(), verbatim)
+    except (AttributeError, TypeError, ValueError):  # a value has the wrong type
         computed = None
     return None if computed == stored else "it differs from its checksum"
 
@@ -198,7 +229,7 @@ def new_row(event: Prepared, run_id: int, seq: int, name: int) -> NewRow:
     return (
         run_id << SEQ_BITS | seq,
         run_id,
-        event.event_id,
+        id_to_store(event.event_id),
         event.type,
         microseconds,
         labels,
@@ -225,7 +256,7 @@ def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
                     _EPOCH + timedelta(0, 0, microseconds),
                     decode_parts(event_type, data, verbatim),
                     _decode_labels(labels) if labels else {},
-                    event_id,
+                    event_id if type(event_id) is str else id_as_text(event_id),
                     row_id & MAX_SEQ,
                 )
             )

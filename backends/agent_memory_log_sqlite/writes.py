@@ -47,6 +47,7 @@ from agent_memory_log_sqlite.row_format import (
     erasure_sum,
     events_missing,
     find_run,
+    id_to_store,
     name_sum,
     new_row,
 )
@@ -262,7 +263,7 @@ class Writer:
         """Return the stored events that have an id of the batch, by id."""
         rows: list[Row] = []
         for event in append.batch:
-            rows.extend(self._execute(_BY_EVENT_ID, (run_row.id, event.event_id)))
+            rows.extend(self._execute(_BY_EVENT_ID, (run_row.id, id_to_store(event.event_id))))
         return {event.event_id: event for event in decode_rows(rows, append.agent, append.run)}
 
     def redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:

@@ -254,7 +254,7 @@ def decode_parts(event_type: str, text: str | bytes, verbatim: str | None) -> Ev
         field = payload.__verbatim__
         if field is None or type(verbatim) is not str:
             raise DecodeError(f"{event_type}: has no field for the text next to its data, got {describe(verbatim)}")
-        force_setattr(payload, field, verbatim)  # nobody else has the new payload yet
+        force_setattr(payload, field, verbatim)  # no caller has this new payload yet
     return payload
 
 

@@ -33,8 +33,9 @@ WHAT_TO_DO = "restore the file from a backup, or see amlog verify"
 COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
 NEW_COLUMNS = "id, run, event_id, type, timestamp, labels, data, verbatim, sum"
 NEW_ROW = "?, ?, ?, ?, ?, nullif(?, ''), ?, nullif(?, ''), ?"
-"""The values of ``NEW_COLUMNS``. Python's ``sqlite3`` takes over a microsecond to bind None or bytes, because it looks for
-an adapter of their types. So ``new_values`` has empty text for NULL, and a ``bytearray`` for the bytes of a UUID.
+"""The values of ``NEW_COLUMNS``. ``new_values`` has empty text for NULL, and a ``bytearray`` for the bytes of a UUID.
+
+Python's ``sqlite3`` takes as long as five other values to bind None or bytes, because it looks for an adapter.
 """
 
 # The version is read from the newest event. A column for it would make every append write a second page.
@@ -54,9 +55,9 @@ _UUID_LENGTH = 36
 
 
 def id_to_store(event_id: str) -> str | bytearray:
-    """Return an event id as it is stored: a UUID in its canonical form of lower case as its 16 bytes, other ids as text.
+    """Return an event id as it is stored: a UUID in its canonical lower-case form as 16 bytes, other ids as text.
 
-    The text of a UUID takes 20 bytes more, in the row and again in the index. SQLite's ``typeof`` tells the forms apart.
+    The text of a UUID takes 20 bytes more, in the row and again in the index. SQLite's ``typeof`` tells both apart.
     """
     if len(event_id) != _UUID_LENGTH:
         return event_id

@@ -32,7 +32,7 @@ OTHER_FORMS = (
     "018f3e2a7b-1c-7d4e-9f60-a1b2c3d4e5f6",
     "018f3e2a7b1c7d4e9f60a1b2c3d4e5f60000",
     "018f3e2a-7b1c-7d4e-9f60-a1b2c3d4e5fg",
-    "٠18f3e2a-7b1c-7d4e-9f60-a1b2c3d4e5f6",
+    "\u066018f3e2a-7b1c-7d4e-9f60-a1b2c3d4e5f6",
     "\U0001f9ff" * 36,
 )
 
@@ -75,8 +75,8 @@ def test_other_forms_of_a_uuid_are_other_ids(tmp_path: Path) -> None:
             assert store.append_events("agent", "run", event).inserted == 1
         assert store.append_events("agent", "run", *_events()).inserted == 0
         assert [event.event_id for event in store.load_run("agent", "run").log] == [CANONICAL, *OTHER_FORMS]
-        found = store.find_events("agent", "run", [*OTHER_FORMS, CANONICAL])
-        assert [event and event.event_id for event in found] == [*OTHER_FORMS, CANONICAL]
+        matches = store.find_events("agent", "run", [*OTHER_FORMS, CANONICAL])
+        assert [event and event.event_id for event in matches] == [*OTHER_FORMS, CANONICAL]
         with pytest.raises(EventConflict):
             store.append_events("agent", "run", new_event(PlannerNote(note="b"), event_id=CANONICAL))
         assert list(store.check()) == []

@@ -208,6 +208,11 @@ def _read(path: Path, options: str) -> Truth:
             some = store.load_run(agent, run, types=("planner_note", "user_message"))
             results[f"{agent}/{run}"] = (snapshot.version, snapshot.first_seq, snapshot.meta, list(snapshot.log))
             results[f"{agent}/{run} some"] = (some.version, list(some.log))
+            for types in (None, ("planner_note", "user_message"), ("planner_note", "tool_call")):
+                newest = store.load_run(agent, run, types=types, last=2)
+                results[f"{agent}/{run} last of {types}"] = (newest.version, newest.after, list(newest.log))
+            ids = ["unknown", *(event.event_id for event in snapshot.log)]
+            results[f"{agent}/{run} by id"] = store.find_events(agent, run, ids)
     return results
 
 

@@ -51,6 +51,23 @@ def _peek(store: SyncStore, runs: list[str]) -> object:
     return heads
 
 
+def _last(store: SyncStore, run: str, after: int, types: set[str] | None, last: int) -> Snapshot:
+    """Return the newest events. Check that they end the events after ``after``, and equal a read that begins there."""
+    snapshot = store.load_run("agent", run, after=after, types=types, last=last)
+    assert list(snapshot.log) == list(store.load_run("agent", run, after=after, types=types).log)[-last:]
+    assert snapshot == store.load_run("agent", run, after=snapshot.after, types=types)
+    return snapshot
+
+
+def _list(store: SyncStore, agent: str | None, limit: int) -> RunPage:
+    """Return a page of runs. Check the time of each run's newest event, which differs between stores for a marker."""
+    page = store.list_runs(agent, limit=limit)
+    for info in page.runs:
+        (newest,) = store.load_run(info.agent, info.run, last=1).log
+        assert (info.version, info.updated) == (newest.seq, newest.timestamp)
+    return page
+
+
 def _outcome(call: Callable[[], Any]) -> object:
     """Return the result or the error of a call, in a form that is equal for both stores."""
     try:
@@ -69,7 +86,7 @@ def _outcome(call: Callable[[], Any]) -> object:
 
 def _snapshot(snapshot: Snapshot) -> object:
     return (
-        (snapshot.version, snapshot.last_seq, snapshot.first_seq, snapshot.meta, snapshot.types),
+        (snapshot.version, snapshot.last_seq, snapshot.first_seq, snapshot.after, snapshot.meta, snapshot.types),
         [_comparable(event) for event in snapshot.log],
         [event.seq for event in snapshot.events],
     )
@@ -134,6 +151,14 @@ class StoresAgree(RuleBasedStateMachine):
     def load(self, run: str, after: int, types: set[str] | None, limit: int | None) -> None:
         self.both(lambda store: store.load_run("agent", run, after=after, types=types, limit=limit))
 
+    @rule(run=st.sampled_from(RUNS), after=st.integers(0, 30), types=TYPES, last=st.integers(1, 20))
+    def load_last(self, run: str, after: int, types: set[str] | None, last: int) -> None:
+        self.both(lambda store: _last(store, run, after, types, last))
+
+    @rule(run=st.sampled_from(RUNS), ids=st.lists(st.sampled_from("uvwxyz0"), max_size=5))
+    def find(self, run: str, ids: list[str]) -> None:
+        self.both(lambda store: [event and _comparable(event) for event in store.find_events("agent", run, ids)])
+
     @rule(run=st.sampled_from(RUNS), seqs=st.sets(st.integers(1, 20), max_size=4), reason=strategies.texts())
     def redact(self, run: str, seqs: set[int], reason: str) -> None:
         self.both(lambda store: store.redact_events("agent", run, seqs, reason=reason))
@@ -144,7 +169,7 @@ class StoresAgree(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 4), agent=st.sampled_from([None, "agent", "nobody"]))
     def list_runs(self, limit: int, agent: str | None) -> None:
-        self.both(lambda store: store.list_runs(agent, limit=limit))
+        self.both(lambda store: _list(store, agent, limit))
 
     @rule(runs=st.lists(st.sampled_from(RUNS), max_size=4))
     def peek(self, runs: list[str]) -> None:

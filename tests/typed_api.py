@@ -89,6 +89,8 @@ async def stores() -> None:
         assert_type(result.version, int)
         snapshot = await store.load_run("a", "r", after=0, types=["user_message"], limit=1)
         assert_type(snapshot, Snapshot)
+        assert_type(await store.load_run("a", "r", last=3), Snapshot)
+        assert_type(await store.find_events("a", "r", ["e"]), tuple[Event | None, ...])
         assert_type(store.follow("a", "r"), AsyncGenerator[Event])
         async for followed in store.follow("a", "r", after=3):
             assert_type(followed, Event)
@@ -96,6 +98,7 @@ async def stores() -> None:
         assert_type(page, RunPage)
         assert_type(page.runs, tuple[RunInfo, ...])
         assert_type(page.runs[0].meta, Mapping[str, JsonValue])
+        assert_type(page.runs[0].updated, datetime)
         assert_type(await store.redact_events("a", "r", [1], reason="asked"), AppendResult)
         await store.delete_run("a", "r")
         if isinstance(store, Compacts):
@@ -114,6 +117,7 @@ def sync_stores() -> None:
         assert_type(store, SyncStore)
         assert_type(store.append_events("a", "r", new_event(UserMessage())), AppendResult)
         assert_type(store.load_run("a", "r"), Snapshot)
+        assert_type(store.find_events("a", "r", {"e": 1}), tuple[Event | None, ...])
         assert_type(store.follow("a", "r"), Generator[Event])
         assert_type(store.list_runs(), RunPage)
         if isinstance(store, Compacts):

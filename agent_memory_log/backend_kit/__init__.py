@@ -6,9 +6,12 @@ The in-memory backend is the simplest example.
 """
 
 from agent_memory_log.backend_kit.appends import (
+    DEFAULT_MAX_EVENT_BYTES,
+    Append,
     append_result,
     check_markers,
     check_version,
+    checked_append,
     new_in_batch,
     plan_redaction,
 )
@@ -39,15 +42,7 @@ from agent_memory_log.backend_kit.expiry import check_before, check_expiry, expi
 from agent_memory_log.backend_kit.handles import AsyncHandle, Handle, SyncHandle
 from agent_memory_log.backend_kit.paging import decode_cursor, encode_cursor
 from agent_memory_log.backend_kit.signals import ChangeSignal
-from agent_memory_log.backend_kit.surfaces import (
-    DEFAULT_MAX_EVENT_BYTES,
-    Append,
-    AsyncSurface,
-    Reads,
-    SyncSurface,
-    Writes,
-    checked_append,
-)
+from agent_memory_log.backend_kit.surfaces import AsyncSurface, Reads, SyncSurface, Writes
 from agent_memory_log.backend_kit.urls import Backend, KeepsFiles, ReadsGoOriginal, StoreUrl
 from agent_memory_log.events.reserved import check_not_reserved, is_reserved
 

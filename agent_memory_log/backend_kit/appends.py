@@ -1,4 +1,4 @@
-"""Decides the result of an append or a redaction from the stored events, in the same way for every backend.
+"""Checks an append, and decides its result or that of a redaction from the stored events, for every backend.
 
 If a stored event was redacted, every new event with its id counts as already stored. The bodies cannot be compared,
 because the store keeps no digest of an erased body.
@@ -8,12 +8,89 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from agent_memory_log.backend_kit.checks import Prepared, prepare
+import msgspec
+
+from agent_memory_log.backend_kit.checks import (
+    Prepared,
+    check_append,
+    check_ids,
+    check_meta,
+    prepare,
+    prepare_batch,
+)
 from agent_memory_log.errors import EventConflict, InvalidEvent, VersionConflict
 from agent_memory_log.events.event import Event, new_event, redacted_form, same_body
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import Redacted, Redaction
-from agent_memory_log.events.reserved import TOMBSTONE_TYPE
+from agent_memory_log.events.reserved import TOMBSTONE_TYPE, check_not_reserved
 from agent_memory_log.store import AppendResult
+
+DEFAULT_MAX_EVENT_BYTES = 64 * 1024 * 1024
+"""The default limit for the encoded size of one event, in bytes."""
+
+_BATCH_EVENTS = 16
+"""The default limit for a batch, in events of the largest size."""
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """The checked arguments of an append. See ``Store.append_events``.
+
+    Attributes:
+        agent: The id of the agent.
+        run: The id of the run.
+        batch: The checked events.
+        expected_version: The version that the run must have, or None for any version.
+        meta: The checked meta of a new run, or None.
+        first_seq: The seq of the first event of a new run, or None.
+    """
+
+    agent: str
+    run: str
+    batch: Sequence[Prepared]
+    expected_version: int | None
+    meta: Mapping[str, JsonValue] | None
+    first_seq: int | None
+
+
+def checked_append(
+    agent: str,
+    run: str,
+    events: Sequence[Event],
+    expected_version: int | None,
+    meta: Mapping[str, JsonValue] | None,
+    first_seq: int | None,
+    *,
+    reserved: bool,
+    max_event_bytes: int,
+    max_batch_bytes: int | None = None,
+) -> Append:
+    """Check the arguments of ``Store.append_events``.
+
+    Args:
+        agent: The id of the agent.
+        run: The id of the run.
+        events: The events to append.
+        expected_version: The version that the run must have, or None for any version.
+        meta: The meta of a new run, or None.
+        first_seq: The seq of the first event of a new run, or None.
+        reserved: Whether reserved agents and event types are allowed.
+        max_event_bytes: The most bytes of one encoded event.
+        max_batch_bytes: The most bytes of all encoded events. The default is 16 times ``max_event_bytes``.
+
+    Returns:
+        The checked append.
+
+    Raises:
+        InvalidEvent: An id, an event or ``meta`` cannot be stored. The error names the field.
+        InvalidArgument: ``expected_version`` or ``first_seq`` is not a valid number.
+        EventTooLarge: An event or the batch is too large.
+    """
+    check_ids(agent, run)
+    if expected_version is not None or first_seq is not None:
+        check_append(expected_version, first_seq)
+    batch = prepare_batch(events, max_event_bytes, max_batch_bytes or max_event_bytes * _BATCH_EVENTS)
+    check_not_reserved(agent, batch, reserved=reserved)
+    return Append(agent, run, batch, expected_version, None if meta is None else check_meta(meta), first_seq)
 
 
 def new_in_batch(batch: Sequence[Prepared], stored: Mapping[str, Event]) -> list[Prepared]:

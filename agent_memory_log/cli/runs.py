@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from agent_memory_log.cli.options import AgentName, AsJson, Reserved, StoreUrl, with_store
 from agent_memory_log.cli.output import DIM, NAME, Column, Output, meta_text, note
 from agent_memory_log.cli.run_names import run_map, run_name
+from agent_memory_log.events.event import format_timestamp
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import RunInfo
 
@@ -59,15 +59,11 @@ def _run_map(info: RunInfo) -> dict[str, JsonValue]:
         info.agent,
         info.run,
         version=info.version,
-        created=_time_text(info.created),
-        updated=_time_text(info.updated),
+        created=format_timestamp(info.created),
+        updated=format_timestamp(info.updated),
         events=info.event_count,
         meta=info.meta,
     )
-
-
-def _time_text(time: datetime) -> str:
-    return time.isoformat().replace("+00:00", "Z")
 
 
 def _row(info: RunInfo) -> list[str]:

@@ -70,15 +70,15 @@ class Newest(Suite):
             await _change(other, changes)
             for types in _TYPES:
                 for after in (0, 2):
-                    whole = await store.load_run(AGENT, RUN, after=after, types=types)
+                    full = await store.load_run(AGENT, RUN, after=after, types=types)
                     for last in (1, 3, 4, 100):
                         snapshot = await store.load_run(AGENT, RUN, after=after, types=types, last=last)
-                        assert seqs_of(snapshot.log) == seqs_of(whole.log)[-last:]
+                        assert seqs_of(snapshot.log) == seqs_of(full.log)[-last:]
                         same = await store.load_run(AGENT, RUN, after=snapshot.after, types=types)
                         check_same(snapshot, same)
                         assert snapshot.redactions == same.redactions
-                        if len(whole.log) < last:
-                            check_same(snapshot, whole)
+                        if len(full.log) < last:
+                            check_same(snapshot, full)
 
     async def test_6_the_newest_events_extended_by_new_events_equal_a_new_read(
         self, store: Store, other: Store
@@ -121,7 +121,7 @@ class Newest(Suite):
 
 
 async def _change(store: Store, number: int) -> None:
-    """Make the change of this number: append, redact, or delete and append anew."""
+    """Make the change of this number: append, redact, or delete and append again."""
     if number == 1:
         version = (await store.load_run(AGENT, RUN, types=())).version
         await store.redact_events(AGENT, RUN, [1, version - 1, version], reason="asked")

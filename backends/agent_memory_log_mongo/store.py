@@ -97,7 +97,7 @@ class MongoStore(Handle):
         """Load a run, as ``Store.load_run`` describes.
 
         ``types`` uses an index. If it names ``assistant_message``, ``thinking``, ``tool_call`` or ``tool_result``, the
-        call reads every event after ``after`` instead.
+        call reads every event after ``after`` instead, or with ``last`` the run from its end back to the events.
         """
         return await self._run(lambda call: reading.load(call, agent, run, after, types, limit, last))
 

@@ -41,6 +41,7 @@ from agent_memory_log_sqlite.row_format import (
     decode_meta,
     decode_rows,
     find_run,
+    id_as_text,
     id_to_store,
     name_sum,
     out_of_place,
@@ -59,7 +60,7 @@ _SUMMED = f"SELECT {COLUMNS}, sum FROM events WHERE id > ? AND id <= ? ORDER BY 
 # One query for each type, because a query for several types reads all of their events and sorts them.
 _NEWEST = f"SELECT id FROM events WHERE run = ? AND {_INDEXED_ONLY} AND id > ? AND id <= ? AND type = ? ORDER BY id DESC LIMIT ?"  # noqa: E501, S608  # only constants
 _NEWEST_SCANNED = "SELECT id FROM events WHERE id > ? AND id <= ? AND type IN ({}) ORDER BY id DESC LIMIT ?"
-_FOUND = f"SELECT {COLUMNS}, sum FROM events WHERE run = ? AND event_id IN ({{}})"  # noqa: S608  # only constants
+_FOUND = f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id IN ({{}})"  # noqa: S608  # only constants
 _IDS_A_QUERY = 400
 _COUNT_INDEXED = "SELECT count(*) FROM events INDEXED BY events_by_event_id WHERE run = ?"
 _ALL_RUNS = f"SELECT agent, run, {UPDATED}, {RUN_COLUMNS} FROM runs"  # noqa: S608  # only constants
@@ -182,7 +183,7 @@ class Reader:
         bounds = _bounds(run_row, after)
         if types is None:
             return max(bounds[1] - count, bounds[0]) & MAX_SEQ if bounds[1] - bounds[0] >= count else after
-        if _is_indexed(types):
+        if _is_indexed(types) and not self._verify:
             rows = [
                 row
                 for event_type in types
@@ -208,21 +209,20 @@ class Reader:
         return rows
 
     def find(self, agent: str, run: str, event_ids: Sequence[str]) -> tuple[Event | None, ...]:
-        """See ``Store.find_events``."""
-        sought = [id_to_store(event_id) for event_id in dict.fromkeys(event_ids)]
+        """See ``Store.find_events``. With ``verify``, it reads the whole run, because an index may be damaged."""
+        wanted_ids = dict.fromkeys(event_ids)
+        stored_ids = [id_to_store(event_id) for event_id in wanted_ids]
         rows: list[Row] = []
         with OneView(self._connection):
             run_row = (find_verified_run if self._verify else find_run)(self._connection, agent, run)
             check_expiry(agent, run, run_row.expires_at)
-            name = name_sum(agent, run)
-            for begin in range(0, len(sought) if run_row.event_count else 0, _IDS_A_QUERY):
-                some = sought[begin : begin + _IDS_A_QUERY]
+            if self._verify:
+                run_rows, _ = self._load_verified(run_row, _bounds(run_row, 0), None, _NO_LIMIT, agent, run)
+                rows = [row for row in run_rows if id_as_text(row[1]) in wanted_ids]
+            for begin in range(0, 0 if self._verify else len(stored_ids), _IDS_A_QUERY):
+                some = stored_ids[begin : begin + _IDS_A_QUERY]
                 sql = _FOUND.format(", ".join("?" * len(some)))
-                for row in self._connection.execute(sql, (run_row.id, *some)):
-                    flaw = row_flaw(row, name, run_row.unsummed) if self._verify else None
-                    if flaw is not None:
-                        raise unreadable(row[0] & MAX_SEQ, flaw, agent, run)
-                    rows.append(row[:7])
+                rows += self._connection.execute(sql, (run_row.id, *some)).fetchall()
         events = {event.event_id: event for event in decode_rows(rows, agent, run)}
         return tuple(events.get(event_id) for event_id in event_ids)
 
@@ -272,7 +272,9 @@ class Reader:
                 for name, run, _, *row in self._connection.execute(runs_table):
                     checked_run(row, name, run)
             rows = self._connection.execute(sql, (*arguments, min(limit, MAX_SEQ) + 1)).fetchall()
-        page = [(name, run, updated, checked_run(row, name, run)) for name, run, updated, *row in rows[:limit]]
+            page = [(name, run, updated, checked_run(row, name, run)) for name, run, updated, *row in rows[:limit]]
+            for name, run, _, run_row in page if self._verify else ():
+                list(self._each_row(run_row, _bounds(run_row, run_row.version - 1), name, run))
         try:
             runs = tuple(
                 RunInfo(

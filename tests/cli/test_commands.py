@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import stat
+from datetime import UTC, datetime
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from agent_memory_log import PlannerNote, SystemMessage, ToolCall, ToolResult, UserMessage, open_sync_store
+from agent_memory_log import PlannerNote, SystemMessage, ToolCall, ToolResult, UserMessage, new_event, open_sync_store
 from agent_memory_log.samples import sample_lines
 from tests.amlog import Amlog, first_words
 
@@ -136,6 +137,14 @@ class TestRuns:
         assert two.split()[:2] == ["b/two", "1"]
         assert run.split()[:2] == ["a/one", "2"]
         assert run.endswith("  k=v w n=1")
+
+    def test_runs_shows_the_time_of_the_newest_event(self, amlog: Amlog) -> None:
+        for minute in (5, 3):
+            time = datetime(2026, 3, 4, 9, minute, 0, 7, tzinfo=UTC)
+            amlog.append("a", "r", new_event(PlannerNote(note="n"), timestamp=time))
+        assert amlog.ok("runs").out.splitlines()[1].split()[4:] == ["2026-03-04", "09:03"]
+        (run,) = amlog.ok("runs", "--json").json["runs"]
+        assert run["updated"] == "2026-03-04T09:03:00.000007Z"
 
     def test_runs_continues_at_a_cursor(self, amlog: Amlog) -> None:
         for number in range(5):

@@ -154,6 +154,8 @@ def test_remember_stores_any_key_and_value_but_blank_ones(key: str, value: str, 
         ({"key": "k", "value": "v", "evidence": ["x"]}, "evidence"),
         ({"key": "k", "value": "v", "evidence": [Evidence("a", "r", 0)]}, "evidence.seq"),
         ({"key": "k", "value": "v", "evidence": [Evidence("", "r", 1)]}, "evidence.agent"),
+        ({"key": "k", "value": "v", "evidence": [Evidence("a", "r" * 513, 1)]}, "evidence.run"),
+        ({"key": "k", "value": "v", "evidence": [Evidence("a", "r", 1, event_id="e" * 513)]}, "evidence.event_id"),
         (
             {"key": "k", "value": "v", "evidence": [Evidence("@memory/t/user/2", "records", 1)]},
             "an agent id that the library reserves",

@@ -582,9 +582,12 @@ async def test_unfinished_deletion_hides_the_events(
                 store.load_run("agent", "run", limit=2),
                 store.load_run("agent", "run", types=["planner_note"]),
                 store.load_run("agent", "run", types=["tool_call"]),
+                store.load_run("agent", "run", last=2),
+                store.load_run("agent", "run", types=["planner_note"], last=2),
             ):
                 snapshot = await read
                 assert (snapshot.version, list(snapshot.log), snapshot.meta) == (6, [], {})
+            assert await store.find_events("agent", "run", ["a0", "c"]) == (None, None)
             assert (await store.list_runs("agent")).runs == ()
             with pytest.raises(CursorOutOfRange):
                 await store.redact_events("agent", "run", [1])
@@ -639,6 +642,10 @@ async def test_repeated_redact_finishes_a_redaction(
             warm.extend(await store.load_run("agent", "run", after=warm.last_seq)),
         ):
             assert [event.seq for event in snapshot.log if isinstance(event.data, Redacted)] == [2, 4]
+        assert (await store.find_events("agent", "run", ["a1", "a2", "b"])) == tuple(list(snapshot.log)[1:4])
+        for last, seqs in ((1, [3]), (2, [1, 3]), (3, [1, 3])):
+            newest = await store.load_run("agent", "run", types=["planner_note"], last=last)
+            assert [event.seq for event in newest.log] == seqs
         await store.redact_events("agent", "run", [2, 4], reason="asked")
         for handle in (store, other):
             log = (await handle.load_run("agent", "run", limit=4)).log

@@ -86,8 +86,6 @@ def _of_pipeline(
         ((name, value),) = stage.items()
         if name == "$lookup":
             looked_up.append(value)
-        elif name == "$set":
-            continue  # it only adds a field to the result
         elif name == "$match":
             query["filter"] = query["filter"] | value
         else:

@@ -68,9 +68,10 @@ def _events() -> list[Event]:
     return [new_event(PlannerNote(note=event_id), event_id=event_id) for event_id in (CANONICAL, *OTHER_FORMS)]
 
 
-def test_other_forms_of_a_uuid_are_other_ids(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verify", ["on", "off"])
+def test_other_forms_of_a_uuid_are_other_ids(tmp_path: Path, verify: str) -> None:
     path = tmp_path / "runs.db"
-    with open_sync_store(f"sqlite:///{path}?verify=on") as store:
+    with open_sync_store(f"sqlite:///{path}?verify={verify}") as store:
         for event in _events():
             assert store.append_events("agent", "run", event).inserted == 1
         assert store.append_events("agent", "run", *_events()).inserted == 0

@@ -239,6 +239,16 @@ def test_a_damaged_time_of_creation_is_a_typed_error(tmp_path: Path, created: st
         store.list_runs()
 
 
+@pytest.mark.parametrize("time", ["9223372036854775807", "'x'"], ids=["after the last year", "text"])
+def test_a_damaged_time_of_the_newest_event_is_a_typed_error(tmp_path: Path, time: str) -> None:
+    path = tmp_path / "runs.db"
+    _store_some(path)
+    _damage(path, f"UPDATE events SET timestamp = {time} WHERE id = (SELECT max(id) FROM events)")
+    for options in ("", "?verify=on"):
+        with open_sync_store(f"sqlite:///{path}{options}") as store, pytest.raises(DecodeError):
+            store.list_runs()
+
+
 def test_stored_text_that_is_not_utf_8_is_a_typed_error(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     _store_some(path)

@@ -32,7 +32,7 @@ WITHOUT_EVENTS: dict[str, int] = {"events": 0, "t": 0, "ts": 0}
 """The projection of a commit to its ``sums`` and the fields that its own checksum covers."""
 
 _NOT_SUMMED = frozenset({"sums", *WITHOUT_EVENTS})
-_NOT_SUMMED_OF_RUN = frozenset({"_id", "sum", "ceiling", "heads", "newest"})
+_NOT_SUMMED_OF_RUN = frozenset({"_id", "sum", "ceiling", "heads"})
 _INT32 = struct.Struct("<i")
 _FIRST_EVENT_AT = 4 + len(b"\x04events\0") + 4
 

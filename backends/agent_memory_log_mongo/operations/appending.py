@@ -33,9 +33,9 @@ from agent_memory_log.store import AppendResult
 from agent_memory_log_mongo.documents.commits import Head, Run, commit_document, encode_commit
 from agent_memory_log_mongo.documents.events import decode_events, meta_fields
 from agent_memory_log_mongo.engine.call import Call, TryAgain
-from agent_memory_log_mongo.operations.finding import find_ids
+from agent_memory_log_mongo.operations.finding import events_at, find_ids
 from agent_memory_log_mongo.operations.journal import note_erasure
-from agent_memory_log_mongo.operations.reading import current_head, events_at, latest_head
+from agent_memory_log_mongo.operations.reading import current_head, latest_head
 from agent_memory_log_mongo.operations.removing import empty_deleted
 from agent_memory_log_mongo.operations.run_documents import announce, correct, raise_ceiling
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES

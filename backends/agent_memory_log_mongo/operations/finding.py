@@ -1,17 +1,18 @@
-"""Finds the events of a run that have given ids, by the unique index on the ids."""
+"""Finds single events of a run, by their ids or by their seqs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from typing import cast
 
 from agent_memory_log.backend_kit import check_event_ids, check_ids
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import EventType
-from agent_memory_log_mongo.documents.commits import Document, Run
+from agent_memory_log_mongo.documents.commits import Document, Head, Run
 from agent_memory_log_mongo.documents.events import decode_events, masked
 from agent_memory_log_mongo.engine.call import Call
-from agent_memory_log_mongo.operations.reading import commits_of_type, current_head, verified
+from agent_memory_log_mongo.operations.reading import commits_of, commits_of_type, current_head, verified
 
 _IDS_AT_ONCE = 2_000
 
@@ -42,6 +43,19 @@ async def _find(call: Call, run: Run, ids: frozenset[str]) -> dict[str, Event]:
     events = decode_events(sought, run.name, 0)
     events += decode_events(markers, run.name, 0, types=frozenset({EventType.REDACTION.value}))
     return {event.event_id: event for event in masked(events)}
+
+
+async def events_at(call: Call, run: Run, head: Head, seqs: Sequence[int]) -> dict[int, tuple[Event, Document]]:
+    """Return the events at ``seqs`` and their commits, by seq. Seqs that the run does not have are omitted."""
+    events: dict[int, tuple[Event, Document]] = {}
+    for seq in sorted(set(seqs)):
+        if seq in events or not head.base < seq <= head.version:
+            continue
+        (commit,) = await commits_of(call, run, head, seq - 1, seq)
+        # Decoding reuses mutable parts of the document, but the caller needs the commit unchanged.
+        for event in decode_events([deepcopy(commit)], run.name, 0):
+            events[event.seq] = (event, commit)
+    return {seq: events[seq] for seq in seqs if seq in events}
 
 
 async def find_ids(call: Call, run: Run, ids: Sequence[str]) -> list[Document]:

@@ -8,7 +8,6 @@ is read again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from typing import cast
 
 from agent_memory_log.backend_kit import check_expiry, check_load, now_microseconds
@@ -142,10 +141,15 @@ async def _load(
     head = await current_head(call, run)
     if after > head.version:
         raise CursorOutOfRange(f"{run.name} is at version {head.version}; seq {after} is above it")
-    redactions: dict[int, str] | None = None
-    start = after
     if last is not None:
-        after = await _before_last(call, run, head, after, types, last)
+        return await _load_newest(call, run, head, after, types, last)
+    return await _read(call, run, head, after, types, limit)
+
+
+async def _read(
+    call: Call, run: Run, head: Head, after: int, types: frozenset[str] | None, limit: int | None
+) -> Snapshot:
+    redactions: dict[int, str] | None = None
     if types is None:
         first = max(after, head.base)
         upper = head.version if limit is None else min(head.version, first + limit)
@@ -154,8 +158,6 @@ async def _load(
     else:
         log, markers, last_seq = await _of_types(call, run, head, after, types, limit)
         redactions = redactions_in(markers)
-    if last is not None and (len(log) > last or (len(log) < last and after > start)):
-        raise TryAgain  # a redaction changed the type of an event after the newest events were counted
     return Snapshot(
         run.agent,
         run.run,
@@ -268,6 +270,22 @@ def _check_chain(call: Call, documents: Sequence[Document], head: Head, run: Run
         at = version + head.deletions + 1
 
 
+async def _load_newest(
+    call: Call, run: Run, head: Head, after: int, types: frozenset[str] | None, last: int
+) -> Snapshot:
+    count = last
+    while True:
+        begin = await _before_last(call, run, head, after, types, count)
+        snapshot = await _read(call, run, head, begin, types, None)
+        missing = last - len(snapshot.log)
+        if missing < 0:
+            begin = snapshot.log[-last].seq - 1
+            return await _read(call, run, head, begin, types, None)
+        if not missing or begin == after:
+            return snapshot
+        count += missing  # a redaction that is not finished changed the type of events that were counted
+
+
 async def _before_last(call: Call, run: Run, head: Head, after: int, types: frozenset[str] | None, count: int) -> int:
     """Return the seq before the newest ``count`` events of ``types`` after ``after``, or ``after`` if there are
     fewer.
@@ -336,8 +354,8 @@ async def _sought(call: Call, run: Run, head: Head, after: int, read_types: froz
     low = await _place_of(call, run, head, after)
     commits: dict[int, Document] = {}
     for event_type in sorted(read_types):
-        found = await commits_of_type(call, run, event_type, low, head.version + head.deletions)
-        commits.update((document["s"], document) for document in found)
+        commits_in_range = await commits_of_type(call, run, event_type, low, head.version + head.deletions)
+        commits.update((document["s"], document) for document in commits_in_range)
     # A deletion removes a commit from this index, so check that none happened.
     if (await current_head(call, run)).deletions != head.deletions:
         raise TryAgain
@@ -380,16 +398,3 @@ async def meta_at(call: Call, run: Run, head: Head) -> dict[str, JsonValue]:
     meta = meta_of(document, run.name)
     call.database.metas[run.key, head.deletions] = encode_json(meta)
     return meta
-
-
-async def events_at(call: Call, run: Run, head: Head, seqs: Sequence[int]) -> dict[int, tuple[Event, Document]]:
-    """Return the events at ``seqs`` and their commits, by seq. Seqs that the run does not have are omitted."""
-    events: dict[int, tuple[Event, Document]] = {}
-    for seq in sorted(set(seqs)):
-        if seq in events or not head.base < seq <= head.version:
-            continue
-        (commit,) = await commits_of(call, run, head, seq - 1, seq)
-        # Decoding reuses mutable parts of the document, but the caller needs the commit unchanged.
-        for event in decode_events([deepcopy(commit)], run.name, 0):
-            events[event.seq] = (event, commit)
-    return {seq: events[seq] for seq in seqs if seq in events}

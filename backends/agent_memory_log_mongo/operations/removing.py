@@ -40,11 +40,10 @@ from agent_memory_log_mongo.documents.commits import (
 from agent_memory_log_mongo.documents.events import event_document
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.engine.database import CHAIN
-from agent_memory_log_mongo.operations.finding import find_ids
+from agent_memory_log_mongo.operations.finding import events_at, find_ids
 from agent_memory_log_mongo.operations.journal import note_erasure
 from agent_memory_log_mongo.operations.reading import (
     current_head,
-    events_at,
     find_head,
     removed_life,
 )

@@ -35,7 +35,7 @@ from agent_memory_log.events.event import from_microseconds
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import RunHead, RunInfo, RunPage
 from agent_memory_log_mongo.documents.checksums import compare, compare_run, run_sum
-from agent_memory_log_mongo.documents.commits import Document, Head, Run, head_of
+from agent_memory_log_mongo.documents.commits import HEAD_FIELDS, Document, Head, Run, head_of
 from agent_memory_log_mongo.documents.events import meta_fields, meta_of, time_of
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.operations.reading import meta_at
@@ -52,13 +52,13 @@ _NEVER = RunHead(0, 1)
 _BY_ID = "_id_"
 """The hint for filters with more fields than ``_id``, because not every server chooses this index for them."""
 
-_NEWEST: Document = {
+_NEWEST_TIME: Document = {
     "$let": {
         "vars": {"event": {"$arrayElemAt": ["$events", -1]}},
         "in": {"timestamp": "$$event.timestamp", "us": {"$ifNull": ["$$event.us", 0]}},
     }
 }
-"""The expression for the time of a commit's last event, in the fields that ``time_of`` reads."""
+"""The expression for the time of a commit's newest event, in the fields that ``time_of`` reads."""
 
 _OPTIONAL = ("meta", "meta_json", "end", "expires_at")
 _OF_A_LIFE = (*_OPTIONAL, "order", "c", "created", "sum")
@@ -217,7 +217,7 @@ async def runs_with_heads(
 ) -> tuple[list[tuple[Document, Head | None]], bool]:
     """Return run documents with the head of each run, or None if the run has no commits, in one query.
 
-    Without ``fields``, a document also has the time of the newest event, as ``newest``. The second result is whether
+    Without ``fields``, a document also has the time of the newest event, in ``heads``. The second result is whether
     more documents may match, because of ``limit`` or because a reply has at most 16 MiB.
 
     Args:
@@ -228,15 +228,16 @@ async def runs_with_heads(
         fields: the projection, or None for all fields.
     """
     project = [{"$project": fields}] if fields else []
-    head_fields = call.database.head_fields
-    if fields is None and not call.database.settings.verify:
-        head_fields = {**head_fields, "newest": 1}
-    newest = [{"$set": {"newest": _NEWEST}}] if fields is None else []
+    head: list[Document] = [{"$project": call.database.head_fields}]
+    if not fields:
+        # With ``verify``, read the whole commit, because the checksum of an event covers all of it.
+        with_time: Document = {**HEAD_FIELDS, "events": [_NEWEST_TIME]}
+        head = [] if call.database.settings.verify else [{"$project": with_time}]
     lookup = {
         "from": call.database.commits,
         "localField": "_id",
         "foreignField": "k",
-        "pipeline": [{"$sort": {"s": -1}}, {"$limit": 1}, *newest, {"$project": head_fields}],
+        "pipeline": [{"$sort": {"s": -1}}, {"$limit": 1}, *head],
         "as": "heads",
     }
     reply = await call.ask(
@@ -251,8 +252,6 @@ async def runs_with_heads(
     if cursor["id"]:
         await call.ask({"killCursors": call.database.runs, "cursors": [cursor["id"]]})
     documents: list[Document] = cursor["firstBatch"]
-    for document in documents:
-        document["newest"] = [head.pop("newest", None) for head in document["heads"]]
     if call.database.settings.verify:
         for document in documents:
             name = f"{document.get('agent')}/{document.get('run')}"
@@ -279,7 +278,7 @@ async def _info(call: Call, document: Document, head: Head | None) -> RunInfo | 
             except TryAgain:
                 return None  # it was deleted after its newest commit was read
         created = from_microseconds(head.created)
-        updated = time_of(document["newest"][0])
+        updated = time_of(document["heads"][0]["events"][-1])
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise DecodeError(f"a run's document or its newest event cannot be read: {error!r}") from error
     return RunInfo(run.agent, run.run, head.version, created, updated, head.version - head.base, meta)

@@ -57,7 +57,7 @@ class LeavesOutUnknownIds(_Finds):
         return tuple(event for event in events if event is not None)
 
 
-@caught_by(_ORDER, _UNKNOWN)
+@caught_by(_ORDER)
 class FindsEventsWithoutTheirSeq(_Finds):
     def changed(self, events: Events) -> Events:
         return tuple(event and msgspec.structs.replace(event, seq=0) for event in events)
@@ -84,13 +84,13 @@ class FindsTheSameObjectsAgain(BrokenStore):
 class FindsEventsOfOtherRuns(BrokenStore):
     async def find_events(self, agent: str, run: str, event_ids: EventIds) -> Events:
         ids = list(event_ids)
-        found = await super().find_events(agent, run, ids)
-        others = {
+        events = await super().find_events(agent, run, ids)
+        elsewhere = {
             event.event_id: event
             for info in (await self.list_runs()).runs
             for event in (await self.read(info.agent, info.run)).log
         }
-        return tuple(event or others.get(event_id) for event, event_id in zip(found, ids, strict=True))
+        return tuple(event or elsewhere.get(event_id) for event, event_id in zip(events, ids, strict=True))
 
 
 @caught_by(_EVERY_HANDLE)

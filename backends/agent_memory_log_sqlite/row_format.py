@@ -54,7 +54,7 @@ SummedRow = tuple[int, str | bytes, str, int, str | None, str, str | None, int |
 _UUID_LENGTH = 36
 
 
-def id_to_store(event_id: str) -> str | bytearray:
+def id_to_store(event_id: str) -> str | bytes:
     """Return an event id as it is stored: a UUID in its canonical lower-case form as 16 bytes, other ids as text.
 
     The text of a UUID takes 20 bytes more, in the row and again in the index. SQLite's ``typeof`` tells both apart.
@@ -62,13 +62,13 @@ def id_to_store(event_id: str) -> str | bytearray:
     if len(event_id) != _UUID_LENGTH:
         return event_id
     try:
-        stored_id = bytearray.fromhex(event_id.replace("-", ""))
+        stored_id = bytes.fromhex(event_id.replace("-", ""))
     except ValueError:
         return event_id
     return stored_id if _uuid_text(stored_id) == event_id else event_id
 
 
-def _uuid_text(stored_id: bytes | bytearray) -> str:
+def _uuid_text(stored_id: bytes) -> str:
     digits = stored_id.hex("-", 2)  # eight groups of four digits
     return f"{digits[:4]}{digits[5:29]}{digits[30:34]}{digits[35:]}"
 
@@ -237,10 +237,14 @@ def new_values(batch: Iterable[Prepared], run_id: int, seq: int, name: int) -> l
         event_id, event_type, text, verbatim = event.event_id, event.type, event.text, event.verbatim
         microseconds = to_microseconds(event.timestamp)
         labels = encode_json(event.labels).decode() if event.labels else None
+        stored_id: object = event_id
+        if len(event_id) == _UUID_LENGTH:
+            stored = id_to_store(event_id)
+            stored_id = stored if isinstance(stored, str) else bytearray(stored)
         values += (
             row_id,
             run_id,
-            id_to_store(event_id) if len(event_id) == _UUID_LENGTH else event_id,
+            stored_id,
             event_type,
             microseconds,
             labels or "",

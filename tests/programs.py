@@ -340,6 +340,17 @@ def end_the_loop_first(url: str) -> None:
     acknowledge("ended")
 
 
+def upgrade_until_killed(path: str) -> None:
+    """Open an older file, and be killed when the upgrade converts the first event id."""
+
+    def die(_: str) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    schema = importlib.import_module("agent_memory_log_sqlite.schema")
+    setattr(schema, "id_to_store", die)  # noqa: B010  # the type of a module has no such attribute
+    open_sync_store(f"sqlite:///{path}").close()
+
+
 def append_as_nobody(url: str) -> None:
     """Change to an unprivileged user and try to append."""
     importlib.import_module("agent_memory_log_sqlite")  # the new user may have no access to Python's files

@@ -99,10 +99,9 @@ def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
         # type() first, because isinstance() of an abstract class takes as long as the rest of this function.
         owned_labels = None if type(event.labels) is dict and not labels else _own_labels(labels)
         event_id = event.event_id
-        if not event_id and isinstance(event_id, str):
-            event_id = new_event_id()
-        elif type(event_id) is not str or len(event_id) > MAX_ID_LENGTH or not event_id.isascii():
-            event_id = _check_id(event_id, "event_id")
+        if type(event_id) is not str or not 0 < len(event_id) <= MAX_ID_LENGTH or not event_id.isascii():
+            is_empty = isinstance(event_id, str) and not event_id
+            event_id = new_event_id() if is_empty else _check_id(event_id, "event_id")
         timestamp = event.timestamp
         if timestamp.tzinfo is not UTC or type(timestamp) is not datetime:
             timestamp = from_microseconds(to_microseconds(timestamp))

@@ -24,9 +24,9 @@ from agent_memory_log.events.jsonvalue import JsonValue, NotJson, decode_json, e
 JsonText = Annotated[str, "json text"]
 """The annotation of a field that holds JSON as unchanged text. ``""`` means that the text is absent."""
 
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
-Int64 = Annotated[int, msgspec.Meta(ge=_INT64_MIN, le=_INT64_MAX)]
+Int64 = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
 """The annotation of a 64-bit integer, the range of the Go original. Every backend and language can hold it."""
 
 UNKNOWN_FIELDS = "unknown_fields"
@@ -214,14 +214,14 @@ def _read_int(value: object, path: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return int.__int__(value)
     # 2.0**63 is the first float beyond the range. Larger floats are not exact integers.
-    if isinstance(value, float) and value.is_integer() and _INT64_MIN <= value < 2.0**63:
+    if isinstance(value, float) and value.is_integer() and INT64_MIN <= value < 2.0**63:
         return int(value)
     raise DecodeError(f"{path} must be an integer, got {describe(value)}")
 
 
 def is_int64(number: int) -> bool:
     """Return whether an integer is within 64 bits."""
-    return _INT64_MIN <= number <= _INT64_MAX
+    return INT64_MIN <= number <= INT64_MAX
 
 
 def read_int64(value: object, path: str) -> int:

@@ -10,17 +10,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple, force_setattr, replace
 
 from agent_memory_log.errors import DecodeError, InvalidArgument, InvalidEvent
 from agent_memory_log.events.context_payloads import Checkpoint, Compaction, InjectedContext
 from agent_memory_log.events.fields import (
+    INT64_MAX,
+    INT64_MIN,
     UNKNOWN_FIELDS,
     Int64,
     JsonText,
     describe,
     fields_of,
-    is_int64,
     is_nullable,
     without_none,
 )
@@ -81,7 +82,7 @@ _SCALARS: tuple[tuple[object, type], ...] = (
 class _Codec:
     """The conversion of one payload class to checked JSON and back."""
 
-    __slots__ = ("_integers", "_proven", "_scalars", "decode", "payload_type", "verbatim", "verbatim_key")
+    __slots__ = ("_integers", "_scalars", "decode", "payload_type", "proven", "verbatim", "verbatim_key")
 
     def __init__(self, payload_type: type[EventData]) -> None:
         self.payload_type = payload_type
@@ -96,22 +97,23 @@ class _Codec:
             frozenset({msgspec.UnsetType}) if field.name == UNKNOWN_FIELDS else _scalars_of(hints[field.name])
             for field in fields
         )
-        self._integers = tuple(field.name for field, kinds in zip(fields, scalars, strict=True) if int in kinds)
+        self._integers = tuple(place for place, kinds in enumerate(scalars) if int in kinds)
         # The scalar types of each field. Empty if a field has no scalar type, or if the payload is mutable.
         self._scalars = scalars if all(scalars) and payload_type.__struct_config__.frozen else ()
         # Combinations of scalar types whose values were read back once.
-        self._proven: set[tuple[type, ...]] = set()
+        self.proven: set[tuple[type, ...]] = set()
 
-    def reads_back_as_itself(self, data: EventData) -> bool:
-        """Return whether ``data`` holds only scalars, and a payload with the same types of values was read back before.
+    def reads_back_as_itself(self, values: tuple[Any, ...]) -> bool:
+        """Return whether a payload with these values holds only scalars, and one with values of the same types was read
+        back before.
 
         Without this shortcut, every payload would be read back, and an append of a hundred events would take 10 %
         longer.
         """
-        if not self._proven or tuple(map(type, astuple(data))) not in self._proven:
+        if tuple(map(type, values)) not in self.proven:
             return False
-        for name in self._integers:  # noqa: SIM110  # faster than all(), and most payloads reach this loop
-            if not is_int64(getattr(data, name) or 0):
+        for place in self._integers:  # noqa: SIM110  # faster than all(), and most payloads reach this loop
+            if not INT64_MIN <= (values[place] or 0) <= INT64_MAX:
                 return False
         return True
 
@@ -123,7 +125,7 @@ class _Codec:
         if self._scalars:
             shape = tuple(map(type, astuple(data)))
             if all(kind in kinds for kind, kinds in zip(shape, self._scalars, strict=True)):
-                self._proven.add(shape)
+                self.proven.add(shape)
         return owned
 
     def _decode_wire(self, text: bytes) -> EventData:
@@ -244,13 +246,16 @@ def decode_payload(event_type: str, text: str | bytes) -> EventData:
 
 def decode_parts(event_type: str, text: str | bytes, verbatim: str | None) -> EventData:
     """Decode a payload from the parts that ``encode_parts`` returned. Raises ``DecodeError``."""
-    payload = decode_payload(event_type, text)
-    if verbatim is None:
-        return payload
-    field = payload.__verbatim__
-    if field is None or type(verbatim) is not str:
-        raise DecodeError(f"{event_type}: has no field for the text next to its data, got {describe(verbatim)}")
-    return replace(payload, **{field: verbatim})
+    try:
+        payload = _by_type[event_type].decode(text)
+    except (KeyError, msgspec.MsgspecError, UnicodeError, RecursionError):
+        payload = decode_payload(event_type, text)
+    if verbatim is not None:
+        field = payload.__verbatim__
+        if field is None or type(verbatim) is not str:
+            raise DecodeError(f"{event_type}: has no field for the text next to its data, got {describe(verbatim)}")
+        force_setattr(payload, field, verbatim)  # no caller has this new payload yet
+    return payload
 
 
 def decode_map(event_type: str, data: dict[str, Any]) -> EventData:
@@ -296,8 +301,10 @@ def encode_parts(data: EventData) -> tuple[bytes, str | None, EventData]:
     if codec is None:
         unknown = _own_unregistered(data)
         return encode_json(unknown.data), None, unknown
-    if codec.reads_back_as_itself(data):
+    if codec.proven and codec.reads_back_as_itself(astuple(data)):
         try:
+            if codec.verbatim is None:
+                return encode_json(data), None, data
             return _in_parts(data, codec, encode_json)
         except UnicodeEncodeError:
             pass  # a lone surrogate: the error of read_back names the field

@@ -14,7 +14,7 @@ MAX_FIRST_SEQ = 2**31
 """The largest seq that a run can begin with. Every store has room for 2**31 further events."""
 
 
-class AppendResult(msgspec.Struct, frozen=True):
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
     """The result of an append.
 
     Attributes:

@@ -136,12 +136,13 @@ class MemoryData:
             run_data = self._runs.get((agent, run)) or _Run()
             if run_data.expires_at is not None and batch:
                 check_expiry(agent, run, run_data.expires_at)
-            if len(batch) == 1 and append.expected_version is None and append.first_seq is None and run_data.events:
-                event = batch[0]
-                if event.event_id not in run_data.seqs and type(event.data) is not Redaction:
+            stored_before = run_data.events
+            if stored_before and len(batch) == 1 and append.expected_version is None and append.first_seq is None:
+                event, seqs = batch[0], run_data.seqs
+                if event.event_id not in seqs and type(event.data) is not Redaction:
                     # This common case would take twice as long in the general code below.
-                    run_data.events.append(event)
-                    run_data.seqs[event.event_id] = seq = run_data.base + len(run_data.events)
+                    stored_before.append(event)
+                    seqs[event.event_id] = seq = run_data.base + len(stored_before)
                     self.changed.notify()
                     return AppendResult(seq, 1, (event.to_event(seq),))
             if not batch:

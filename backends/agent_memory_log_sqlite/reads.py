@@ -41,6 +41,7 @@ from agent_memory_log_sqlite.row_format import (
     decode_meta,
     decode_rows,
     find_run,
+    id_to_store,
     name_sum,
     out_of_place,
     row_flaw,
@@ -208,16 +209,17 @@ class Reader:
 
     def find(self, agent: str, run: str, event_ids: Sequence[str]) -> tuple[Event | None, ...]:
         """See ``Store.find_events``. With ``verify``, it reads the whole run, because an index may be damaged."""
-        sought = [*dict.fromkeys(event_ids)]
+        stored_ids = [*dict.fromkeys(map(id_to_store, event_ids))]
         rows: list[Row] = []
         with OneView(self._connection):
             run_row = (find_verified_run if self._verify else find_run)(self._connection, agent, run)
             check_expiry(agent, run, run_row.expires_at)
             if self._verify:
                 run_rows, _ = self._load_verified(run_row, _bounds(run_row, 0), None, _NO_LIMIT, agent, run)
-                rows = [row for row in run_rows if row[1] in {*sought}]
-            for begin in range(0, 0 if self._verify else len(sought), _IDS_A_QUERY):
-                some = sought[begin : begin + _IDS_A_QUERY]
+                stored_id_set = frozenset(stored_ids)
+                rows = [row for row in run_rows if row[1] in stored_id_set]
+            for begin in range(0, 0 if self._verify else len(stored_ids), _IDS_A_QUERY):
+                some = stored_ids[begin : begin + _IDS_A_QUERY]
                 sql = _FOUND.format(", ".join("?" * len(some)))
                 rows += self._connection.execute(sql, (run_row.id, *some)).fetchall()
         events = {event.event_id: event for event in decode_rows(rows, agent, run)}

@@ -31,6 +31,13 @@ WHAT_TO_DO = "restore the file from a backup, or see amlog verify"
 # The payload is JSON text, which the sqlite3 shell and json_extract can read. The JSON text inside a payload is in the
 # column verbatim, which makes the row smaller because that text needs no escapes there.
 COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
+NEW_COLUMNS = "id, run, event_id, type, timestamp, labels, data, verbatim, sum"
+NEW_ROW = "?, ?, ?, ?, ?, nullif(?, ''), ?, nullif(?, ''), ?"
+"""The values of ``NEW_COLUMNS``. ``new_values`` has empty text for NULL, and a ``bytearray`` for the bytes of a UUID.
+
+Python's ``sqlite3`` takes as long as five other values to bind None or bytes, because it looks for an adapter.
+"""
+
 # The version is read from the newest event. A column for it would make every append write a second page.
 _NEWEST = f"(SELECT {{}} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1)"  # noqa: E501, S608  # only constants
 VERSION = f"coalesce({_NEWEST.format(f'id & {MAX_SEQ}')}, base_seq)"
@@ -38,14 +45,42 @@ UPDATED = _NEWEST.format("timestamp")
 RUN_COLUMNS = f"id, base_seq, removals, redactions, created, expires_at, unsummed, meta, sum, {VERSION}"
 RUN = f"SELECT {RUN_COLUMNS} FROM runs WHERE agent = ? AND run = ?"  # noqa: S608  # only constants
 
-Row = tuple[int, str, str, int, str | None, str, str | None]
+Row = tuple[int, str | bytes, str, int, str | None, str, str | None]
 """A row of ``COLUMNS`` in an intact file."""
 
-SummedRow = tuple[int, str, str, int, str | None, str, str | None, int | None]
+SummedRow = tuple[int, str | bytes, str, int, str | None, str, str | None, int | None]
 """A row of ``COLUMNS`` and its ``sum``."""
 
-NewRow = tuple[int, int, str, str, int, str | None, str, str | None, int]
-"""A row to insert: a ``Row`` with the run's id after the event's id, and with the ``sum`` at the end."""
+_UUID_LENGTH = 36
+
+
+def id_to_store(event_id: str) -> str | bytes:
+    """Return an event id as it is stored: a UUID in its canonical lower-case form as 16 bytes, other ids as text.
+
+    The text of a UUID takes 20 bytes more, in the row and again in the index. SQLite's ``typeof`` tells both apart.
+    """
+    if len(event_id) != _UUID_LENGTH:
+        return event_id
+    try:
+        stored_id = bytes.fromhex(event_id.replace("-", ""))
+    except ValueError:
+        return event_id
+    return stored_id if _uuid_text(stored_id) == event_id else event_id
+
+
+def _uuid_text(stored_id: bytes) -> str:
+    digits = stored_id.hex("-", 2)  # eight groups of four digits
+    return f"{digits[:4]}{digits[5:29]}{digits[30:34]}{digits[35:]}"
+
+
+def id_as_text(stored_id: str | bytes) -> str:
+    """Return the event id of a stored id. Raises ``ValueError`` for a value that ``id_to_store`` never returns."""
+    if isinstance(stored_id, str):
+        return stored_id
+    text = _uuid_text(stored_id) if isinstance(stored_id, bytes) else ""
+    if len(text) != _UUID_LENGTH:
+        raise ValueError("the event id is not text and not the 16 bytes of a UUID")
+    return text
 
 
 _PRIME = 4_294_967_291
@@ -185,27 +220,41 @@ def row_flaw(row: SummedRow, name: int, unsummed: int) -> str | None:
     if stored is None:
         return None if seq <= unsummed else "it has lost its checksum"
     try:
-        computed = event_sum(name, seq, event_id, event_type, microseconds, labels, data.encode(), verbatim)
-    except (AttributeError, TypeError, UnicodeError):  # a value has the wrong type
+        computed = event_sum(name, seq, id_as_text(event_id), event_type, microseconds, labels, data.encode(), verbatim)
+    except (AttributeError, TypeError, ValueError):  # a value has the wrong type
         computed = None
     return None if computed == stored else "it differs from its checksum"
 
 
-def new_row(event: Prepared, run_id: int, seq: int, name: int) -> NewRow:
-    """Return the row to insert for an event."""
-    microseconds = to_microseconds(event.timestamp)
-    labels = encode_json(event.labels).decode() if event.labels else None
-    return (
-        run_id << SEQ_BITS | seq,
-        run_id,
-        event.event_id,
-        event.type,
-        microseconds,
-        labels,
-        event.text.decode(),
-        event.verbatim,
-        event_sum(name, seq, event.event_id, event.type, microseconds, labels, event.text, event.verbatim),
-    )
+def new_values(batch: Iterable[Prepared], run_id: int, seq: int, name: int) -> list[object]:
+    """Return the values of the rows to insert for ``batch``, row after row: those of ``NEW_COLUMNS``.
+
+    ``seq`` is the seq of the first event, and ``name`` is the ``name_sum`` of the run.
+    """
+    values: list[object] = []
+    row_id = run_id << SEQ_BITS | seq
+    for event in batch:
+        event_id, event_type, text, verbatim = event.event_id, event.type, event.text, event.verbatim
+        microseconds = to_microseconds(event.timestamp)
+        labels = encode_json(event.labels).decode() if event.labels else None
+        stored_id: object = event_id
+        if len(event_id) == _UUID_LENGTH:
+            stored = id_to_store(event_id)
+            stored_id = stored if isinstance(stored, str) else bytearray(stored)
+        values += (
+            row_id,
+            run_id,
+            stored_id,
+            event_type,
+            microseconds,
+            labels or "",
+            text.decode(),
+            verbatim or "",
+            event_sum(name, seq, event_id, event_type, microseconds, labels, text, verbatim),
+        )
+        row_id += 1
+        seq += 1
+    return values
 
 
 _EPOCH = from_microseconds(0)
@@ -225,7 +274,7 @@ def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
                     _EPOCH + timedelta(0, 0, microseconds),
                     decode_parts(event_type, data, verbatim),
                     _decode_labels(labels) if labels else {},
-                    event_id,
+                    event_id if type(event_id) is str else id_as_text(event_id),
                     row_id & MAX_SEQ,
                 )
             )

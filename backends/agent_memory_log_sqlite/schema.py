@@ -20,6 +20,7 @@ import msgspec
 from agent_memory_log.backend_kit import DEFAULT_MAX_EVENT_BYTES
 from agent_memory_log.errors import SchemaTooNew, StoreCorrupt, StoreUnavailable
 from agent_memory_log_sqlite.failures import FAILURES, Failure, is_busy, translated
+from agent_memory_log_sqlite.row_format import id_to_store
 
 APPLICATION_ID = 0x414D4C47
 """``AMLG`` in the file's header. This library and the command ``file`` recognise the file by it."""
@@ -200,6 +201,7 @@ def _recognise(connection: sqlite3.Connection, path: str) -> int:
 
 def _migrate(connection: sqlite3.Connection, path: str) -> None:
     # After any error, the caller closes the connection, which rolls back.
+    connection.create_function("id_to_store", 1, id_to_store, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     version = _recognise(connection, path)  # again, because another process may have migrated it
     for script in _migrations()[version:]:
@@ -219,6 +221,7 @@ def schema_of(connection: sqlite3.Connection) -> dict[str, str]:
 def schema_of_this_release() -> dict[str, str]:
     """Return the result of ``schema_of`` for a new file of this release."""
     connection = sqlite3.connect(":memory:")
+    connection.create_function("id_to_store", 1, id_to_store, deterministic=True)
     for script in _migrations():
         connection.executescript(script)
     schema = schema_of(connection)

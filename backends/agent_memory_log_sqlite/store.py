@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Generic, Self, TypeVar, cast
 
 from agent_memory_log.backend_kit import (
@@ -278,12 +278,9 @@ class _Worker(Generic[_Job]):
             waiting: list[tuple[asyncio.Future[Any], _Job]] = []
             while item is not None:
                 waiting.append(item)
-                if len(waiting) == self._most:
+                if len(waiting) == self._most or self._queue.empty():
                     break
-                try:
-                    item = self._queue.get_nowait()
-                except Empty:
-                    break
+                item = self._queue.get()  # at once, because only this thread takes jobs
             else:
                 ended = True
             if waiting:

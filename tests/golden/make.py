@@ -64,8 +64,9 @@ def main() -> None:
         store.redact_events("support", "run-1", [7], reason="user request")
         store.delete_run("support", "run-2")
         store.append_events("support", "run-2", new_event(PLANNED, timestamp=start, event_id="again"))
-        event = new_event(PLANNED, timestamp=start, event_id="to-end")
-        store.append_events("support", "run-3", event, meta={"expires_at": "9999-12-31T23:59:59.5+01:00"})
+        for event_id in ("to-end", "018f3e2a-7b1c-7d4e-9f60-a1b2c3d4e5f6", "018F3E2A-7B1C-7D4E-9F60-A1B2C3D4E5F7"):
+            event = new_event(PLANNED, timestamp=start, event_id=event_id)
+            store.append_events("support", "run-3", event, meta={"expires_at": "9999-12-31T23:59:59.5+01:00"})
         for run in ("run-1", "run-2", "run-3"):
             snapshot = store.load_run("support", run)
             contents.append(

@@ -20,3 +20,25 @@ INSERT INTO erasures (run, up_to, seqs)
 -- A process of the older release may still have the file open, and must not remove events without a row in the journal.
 -- All its statements use this column, so SQLite refuses them after the rename.
 ALTER TABLE runs RENAME COLUMN deletions TO removals;
+
+-- A UUID in its canonical form of lower case is stored as its 16 bytes, any other event id as text. The function
+-- id_to_store (row_format.py) converts an id, and returns an id of another form as it is. The checksums are unchanged,
+-- because they cover the text of an id.
+UPDATE events SET event_id = id_to_store(event_id)
+    WHERE length(CAST(event_id AS BLOB)) = 36 AND event_id GLOB '????????-????-????-????-????????????'
+        AND event_id NOT GLOB '*[^0-9a-f-]*';
+
+DROP VIEW log;
+CREATE VIEW log AS
+    SELECT agent, run, seq, type, time,
+           iif(typeof(event_id) = 'text', event_id,
+               lower(substr(digits, 1, 8) || '-' || substr(digits, 9, 4) || '-' || substr(digits, 13, 4) || '-'
+                     || substr(digits, 17, 4) || '-' || substr(digits, 21))) AS event_id,
+           labels, data, verbatim
+    FROM (
+        SELECT runs.agent, runs.run, events.id & 4294967295 AS seq, events.type,
+               strftime('%Y-%m-%dT%H:%M:%S', events.timestamp / 1000000, 'unixepoch') AS time,
+               events.event_id, hex(events.event_id) AS digits, events.labels, events.data, events.verbatim
+        FROM events JOIN runs ON runs.id = events.run
+        ORDER BY events.id
+    );

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -18,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from agent_memory_log.backend_kit import DEFAULT_MAX_EVENT_BYTES
+from agent_memory_log.capabilities import IndexFolder
 from agent_memory_log.errors import SchemaTooNew, StoreCorrupt, StoreUnavailable
 from agent_memory_log_sqlite.failures import FAILURES, Failure, is_busy, translated
 
@@ -129,6 +131,14 @@ class OneView:
     def __exit__(self, *_: object) -> None:
         if self._connection.in_transaction:
             self._connection.execute("COMMIT")
+
+
+def index_folder_of(settings: Settings) -> IndexFolder | None:
+    """Return the folder for search indexes: the file's name and ``-index``, beside the target of a symlink."""
+    if settings.read_only:
+        return None
+    path = Path(settings.path).resolve()
+    return IndexFolder(path.with_name(f"{path.name}-index"), stat.S_IMODE(path.stat().st_mode))
 
 
 def _look_at(name: str) -> None:

@@ -80,10 +80,6 @@ class RecallMachine(RuleBasedStateMachine):
         self.index.remove(name)
         self.documents.pop(name, None)
 
-    @rule()
-    def rebuild(self) -> None:
-        self.index._rebuild()
-
     @rule(query=_TEXTS)
     def search(self, query: str) -> None:
         fresh = index_of(*self.documents.values())

@@ -19,17 +19,9 @@ from agent_memory_log.store import RunHead
 UNREAD = RunHead(0, 0)
 """The placeholder head of a run that has not been read yet. No store returns this head."""
 
-
-class LinkedRun(msgspec.Struct):
-    """A linked run.
-
-    Attributes:
-        head: The run's head when it was read, or None if it had expired.
-        ids: The document ids of the searchable messages, by seq.
-    """
-
-    head: RunHead | None
-    ids: dict[int, str]
+_RUNS_AT_ONCE = 64
+_EVENTS_AT_ONCE = 4_096
+"""The most runs, and messages of each run, that are read before they are indexed."""
 
 
 class News(msgspec.Struct, frozen=True):
@@ -44,6 +36,11 @@ class News(msgspec.Struct, frozen=True):
     run_id: RunId
     snapshot: Snapshot | None
     from_start: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run has no events after these."""
+        return self.snapshot is None or self.snapshot.last_seq >= self.snapshot.version
 
     def is_newer_than(self, head: RunHead | None) -> bool:
         """Return whether the index, which last read the run at ``head``, has to apply these events."""
@@ -65,27 +62,41 @@ class KnownRuns(msgspec.Struct, frozen=True):
         return zip(self.run_ids, self.heads, strict=True)
 
 
-def read_new(runs: KnownRuns) -> Steps[list[News]]:
-    """Read the new events of linked runs. One ``peek_runs`` call finds the runs that have not changed."""
+class AllNews(msgspec.Struct, frozen=True):
+    """The new events of some linked runs.
+
+    Attributes:
+        news: The new events.
+        is_complete: Whether no linked run has other new events.
+    """
+
+    news: list[News]
+    is_complete: bool
+
+
+def read_new(runs: KnownRuns) -> Steps[AllNews]:
+    """Read new events of linked runs, at most as many as fit into memory easily. Call it again for the rest.
+
+    One ``peek_runs`` call finds the runs that have not changed.
+    """
     unread = [item for item in runs if item[1] is UNREAD] if UNREAD in runs.heads else []
     read = [item for item in runs if item[1] is not UNREAD] if unread else runs
     run_ids = tuple([run_id for run_id, _ in read]) if unread else runs.run_ids
     heads = (yield from peek(run_ids)) if run_ids else ()
     if not unread and heads == runs.heads:
-        changed = []
-    else:
-        changed = [item for item, head in zip(read, heads, strict=True) if item[1] != head] + unread
-    if not changed:
-        return []
-    return (yield from each(_read(run_id, 0 if head is None else head.version) for run_id, head in changed))
+        return AllNews([], is_complete=True)
+    changed = [item for item, head in zip(read, heads, strict=True) if item[1] != head] + unread
+    some = changed[:_RUNS_AT_ONCE]
+    news = yield from each(_read(run_id, 0 if head is None else head.version) for run_id, head in some)
+    return AllNews(news, len(some) == len(changed) and all(item.is_complete for item in news))
 
 
 def _read(run_id: RunId, after: int) -> Steps[News]:
     try:
-        newer = yield from load(*run_id, after, MESSAGE_TYPES)
+        newer = yield from load(*run_id, after, MESSAGE_TYPES, _EVENTS_AT_ONCE)
     except RunExpired:
         return News(run_id, None)
     except CursorOutOfRange:  # the run was deleted, or the store lost its last events
-        newer = yield from load(*run_id, 0, MESSAGE_TYPES)
+        newer = yield from load(*run_id, 0, MESSAGE_TYPES, _EVENTS_AT_ONCE)
         return News(run_id, newer, from_start=True)
     return News(run_id, newer)

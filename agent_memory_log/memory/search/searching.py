@@ -7,7 +7,7 @@ words with the query, and no messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING
@@ -22,7 +22,6 @@ from agent_memory_log.memory.records.reports import Hit, Hits
 from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.state import State
-from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.steps import Steps, work
 
 if TYPE_CHECKING:
@@ -59,9 +58,9 @@ def search_each(context: Context, calls: Sequence[Search], scopes: tuple[str, ..
         InvalidArgument: An embedder is given and the extra ``recall`` is not installed, or the embedder has no
             method ``embed``.
     """
-    make = _index_type()
+    index_type = _index_type()
     embedder = context.hooks.embedder
-    if make is None:
+    if index_type is None:
         if embedder is not None:
             raise InvalidArgument("an embedder needs the extra recall: pip install 'agent-memory-log[recall]'")
         return (yield from _search_without_index(context, calls, scopes))
@@ -69,7 +68,8 @@ def search_each(context: Context, calls: Sequence[Search], scopes: tuple[str, ..
         raise InvalidArgument(
             f"expected an embedder with model, dimension and embed(texts, kind), got {describe(embedder)}"
         )
-    with context.indexes.of([context.subject(scope) for scope in scopes], make) as indexes:
+    subjects = [context.subject(scope) for scope in scopes]
+    with context.indexes.of(subjects, lambda subject: index_type(subject, context.indexes.folder)) as indexes:
         note, embedded = yield from _prepared(indexes, embedder, calls[0].query)
         now = context.hooks.now()
         hits_of_searches: list[Hits] = []
@@ -101,7 +101,7 @@ def _hit_of(match: DocumentHit, message: RunMessage | None, state: State, scope:
 
 
 @cache
-def _index_type() -> Callable[[Subject], WarmIndex] | None:
+def _index_type() -> type[WarmIndex] | None:
     """Return the class of warm indexes, or None without the extra. numpy loads slowly, so it is imported on demand."""
     try:
         import agent_memory_log.recall  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # raises if the extra is missing

@@ -13,10 +13,12 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from datetime import datetime
+from hashlib import blake2b, sha256
 from typing import TypeVar
 
 import msgspec
 
+from agent_memory_log.capabilities import IndexFolder
 from agent_memory_log.errors import (
     AgentMemoryLogError,
     CursorOutOfRange,
@@ -27,16 +29,17 @@ from agent_memory_log.events.event import new_event
 from agent_memory_log.memory.operations import Search
 from agent_memory_log.memory.records.messages import RunMessage, message_of
 from agent_memory_log.memory.records.principals import VECTORS_RUN
-from agent_memory_log.memory.records.record import RunId
+from agent_memory_log.memory.records.record import Evidence, RunId, place_name
 from agent_memory_log.memory.search.indexed_texts import IndexedTexts, message_document, record_document
-from agent_memory_log.memory.search.linked_runs import UNREAD, KnownRuns, LinkedRun, News, read_new
+from agent_memory_log.memory.search.linked_runs import UNREAD, KnownRuns, News, read_new
 from agent_memory_log.memory.search.packing import pack
 from agent_memory_log.memory.search.stored_vectors import StoredVectors
 from agent_memory_log.memory.stream.payloads import MemoryRemembered, MemoryVectors
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import FORGOTTEN, Subject
 from agent_memory_log.memory.stream.vectors import VECTOR_TYPES, TextName, is_alive, name_of, record_name
-from agent_memory_log.recall import DocumentHit, Embedded, Embedder, embed
+from agent_memory_log.recall import DocumentHit, Embedded, Embedder, IndexFile, IndexLost, RecallIndex, embed
+from agent_memory_log.recall.index.database import FORMAT
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import Steps, append, load, redact, work
 from agent_memory_log.store import RunHead
@@ -46,24 +49,45 @@ TEXTS_AT_ONCE = 128
 
 _ATTEMPTS = 100
 
+_STREAM, _RUNS, _RECORDS = "stream", "runs", "records"
+"""The spaces of the marks: the stream's mark, the head of each run that was read, and a digest of each record."""
+
 _T = TypeVar("_T")
+
+
+class _StreamMark(msgspec.Struct, frozen=True, array_like=True):
+    """What the index holds of the subject's stream.
+
+    Attributes:
+        first_seq: The stream's first seq.
+        version: The stream's version.
+        forgotten: A digest of the events that may not be searched.
+    """
+
+    first_seq: int
+    version: int
+    forgotten: bytes
 
 
 class _Changes(msgspec.Struct, frozen=True):
     """The differences between the index and the subject's state.
 
     Attributes:
-        version: The version of the state.
+        mark: The mark of the state.
         removed: The ids of records that are no longer active.
-        lives: The records that are new or changed.
-        forgotten: The indexed messages that were forgotten.
+        lives: The records that are new or changed, with a digest of each.
+        forgotten: The messages that may have been forgotten since the index was changed.
+        forgotten_up_to: The runs of which messages may have been forgotten, up to a seq.
+        unlinked: The runs that are not linked.
         searchable: For each linked run in the news, the seqs of the new messages that may be searched.
     """
 
-    version: int
+    mark: _StreamMark
     removed: list[str]
-    lives: list[Live]
-    forgotten: list[tuple[RunId, int]]
+    lives: list[tuple[Live, bytes]]
+    forgotten: list[Evidence]
+    forgotten_up_to: list[tuple[RunId, int]]
+    unlinked: list[RunId]
     searchable: list[frozenset[int]]
 
 
@@ -82,22 +106,32 @@ class _EmbeddedBatch(msgspec.Struct, frozen=True):
 class WarmIndex:
     """The index of a subject's texts. Tasks and threads may share it, because a lock protects it."""
 
-    def __init__(self, subject: Subject) -> None:
-        """Start with an empty index. The first ``refresh`` reads the subject."""
+    def __init__(self, subject: Subject, folder: IndexFolder | None) -> None:
+        """Open the index in a file of ``folder``, or make one in memory for None. ``refresh`` reads the subject."""
         self.subject = subject
-        self._lock = threading.RLock()
+        self._index = RecallIndex(None if folder is None else index_file(folder, subject.agent))
+        self._texts = IndexedTexts(self._index)
+        self._lock = self._index.lock
         self._embedding = threading.Lock()
-        self._clear()
+        self._forget()
 
     @contextmanager
     def _changing(self) -> Generator[None]:
         """Change the index under the lock. If the change fails, clear the index, so that everything is read again."""
         with self._lock:
             try:
-                yield
+                with self._index.changing():
+                    yield
             except BaseException:
-                self._clear()
+                self._forget()
+                if not self._index.has_file:  # a file has kept nothing of the change
+                    self._index.clear()
                 raise
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        with self._lock, self._index.reading():
+            yield
 
     def _locked(self, do: Callable[[], _T]) -> Steps[_T]:
         """Call a short function under the lock. If the lock is taken, a worker thread waits, not the event loop."""
@@ -112,71 +146,112 @@ class WarmIndex:
         with self._lock:
             return do()
 
-    def _clear(self) -> None:
-        self._texts = IndexedTexts()
+    def _forget(self) -> None:
+        """Forget what was compared with the index, because the index has changed or was lost."""
         self._state: State | None = None
-        self._version = -1
-        self._forgetting: object = None
-        self._memories: dict[str, MemoryRemembered] = {}
-        self._runs: dict[RunId, LinkedRun] = {}
+        self._digests: dict[str, tuple[MemoryRemembered, bytes]] = {}
         self._known_runs: KnownRuns | None = None
+        self._known_at = -1
         self._forget_vectors()
+
+    def _clear(self) -> None:
+        self._forget()
+        self._index.clear()
 
     def _forget_vectors(self) -> None:
         self._vectors = StoredVectors()
 
     def _has_text(self, name: TextName) -> bool:
-        return self._texts.has(name)
+        with self._reading():
+            return self._texts.has(name)
 
     def _use_model(self, embedder: Embedder) -> None:
         """Hold only this embedder's vectors from now on."""
-        if self._texts.use_model(embedder.model, embedder.dimension):
+        if self._index.model != (embedder.model, embedder.dimension):
+            with self._changing():
+                self._texts.use_model(embedder.model, embedder.dimension)
             self._forget_vectors()
 
     @property
     def size(self) -> int:
         """The approximate number of bytes of memory that the index takes."""
-        return self._texts.size
+        return self._index.size
 
     def refresh(self, embedder: Embedder | None) -> Steps[None]:
         """Read new records, messages and vectors. Raises the errors of ``Store.load_run``."""
         is_done = False
         while not is_done:
-            # Vectors are read first. Their writer had read the text before, so the later reads see the text, or see
-            # that it was removed.
-            vectors = None if embedder is None else (yield from self._read_vectors(embedder))
-            yield from self.subject.refresh()
-            runs = yield from self._locked(self._linked)
-            news = yield from read_new(runs)
-            is_done = yield from self._locked(lambda: self._is_current(news, vectors))  # noqa: B023  # called at once
-            if not is_done:
-                is_done = yield from work(lambda: self._apply(runs, news, vectors, embedder))  # noqa: B023  # called at once
+            try:
+                is_done = yield from self._refresh(embedder)
+            except IndexLost:
+                yield from self._locked(self._forget)
         if embedder is not None:
             yield from self._drop_orphans()
+        if self._index.may_hold_erased:
+            yield from work(self._scrub)
 
-    def _linked(self) -> KnownRuns:
-        """Return the linked runs with their last heads. If the subject has a new state, clear the index first."""
-        state, linked = self.subject.ask(lambda state: (state, tuple(state.linked)))
-        if state is not self._state:
+    def _scrub(self) -> None:
+        with self._lock, suppress(IndexLost):
+            self._index.scrub()
+
+    def _refresh(self, embedder: Embedder | None) -> Steps[bool]:
+        """Read something new. Returns whether there was nothing else."""
+        # Vectors are read first. Their writer had read the text before, so the later reads see the text, or see
+        # that it was removed.
+        vectors = None if embedder is None else (yield from self._read_vectors(embedder))
+        mark = yield from self._locked(self._mark)
+        yield from self.subject.refresh()
+        runs = yield from self._locked(lambda: self._linked(mark))
+        new = yield from read_new(runs)
+        if (yield from self._locked(lambda: self._is_current(new.news, vectors))):
+            return new.is_complete
+        is_applied = yield from work(lambda: self._apply(runs, new.news, vectors, embedder))
+        return is_applied and new.is_complete
+
+    def _mark(self) -> _StreamMark | None:
+        with self._reading():
+            return self._stored_mark()
+
+    def _stored_mark(self) -> _StreamMark | None:
+        data = self._index.marks.of(_STREAM).get("")
+        return None if data is None else msgspec.msgpack.decode(data, type=_StreamMark)
+
+    def _linked(self, mark: _StreamMark | None) -> KnownRuns:
+        """Return the linked runs with their last heads.
+
+        ``mark`` is older than the state. If it is not, the index is of another stream, and is cleared.
+        """
+        first_seq, version, linked = self.subject.ask(
+            lambda state: (state.first_seq, state.version, tuple(state.linked))
+        )
+        if mark is not None and (mark.first_seq != first_seq or mark.version > version):
             self._clear()
-            self._state = state
-        if self._known_runs is None or self._known_runs.run_ids != linked:
-            self._known_runs = KnownRuns(linked, tuple(map(self._head, linked)))
+        with self._reading():
+            if (
+                self._known_runs is None
+                or self._known_runs.run_ids != linked
+                or self._known_at != self._index.generation
+            ):
+                self._known_runs = KnownRuns(linked, tuple(map(self._head, linked)))
+                self._known_at = self._index.generation
         return self._known_runs
 
     def _head(self, run_id: RunId) -> RunHead | None:
-        run = self._runs.get(run_id)
-        return UNREAD if run is None else run.head
+        data = self._index.marks.of(_RUNS).get(_run_name(run_id))
+        return UNREAD if data is None else msgspec.msgpack.decode(data, type=RunHead | None)
 
     def _is_current(self, news: Sequence[News], vectors: Snapshot | None) -> bool:
         """Return whether the index already contains everything that was read."""
         state, version = self.subject.ask(lambda state: (state, state.version))
-        if (
-            state is not self._state
-            or version != self._version
-            or any(item.is_newer_than(self._head(item.run_id)) for item in news)
-        ):
-            return False
+        with self._reading():
+            mark = self._stored_mark()
+            if (
+                state is not self._state
+                or mark is None
+                or version != mark.version
+                or any(item.is_newer_than(self._head(item.run_id)) for item in news)
+            ):
+                return False
         return vectors is None or not self._vectors.needs(vectors)
 
     def _apply(
@@ -193,97 +268,111 @@ class WarmIndex:
         with self._changing():
             if not all(self._holds(run_id, head) for run_id, head in runs):
                 return False
-            changes = self.subject.ask(lambda state: self._compare(state, news))
-            if changes is None:
+            old = self._stored_mark()
+            state, changes = self.subject.ask(lambda state: (state, self._compare(state, old, news)))
+            if old is not None and old.version > changes.mark.version:
                 return False
             for record in changes.removed:
-                del self._memories[record]
+                self._index.marks.remove(_RECORDS, record)
                 self._remove(record)
-            for live in changes.lives:
-                self._memories[live.id] = live.memory
+            for live, digest in changes.lives:
+                self._index.marks.put(_RECORDS, live.id, digest)
                 self._note_removed(self._texts.put(record_document(live), record_name(live)))
-            for run_id, seq in reversed(changes.forgotten):
-                self._remove(self._runs[run_id].ids.pop(seq))
-            self._version = changes.version
-            if news:
-                self._known_runs = None
+            for run_id in changes.unlinked:
+                self._drop_run(run_id)
+                self._index.marks.remove(_RUNS, _run_name(run_id))
+            for run_id, seq in changes.forgotten_up_to:
+                self._remove(*self._texts.of_run(run_id, seq))
+            self._remove(*map(place_name, changes.forgotten))
+            if changes.mark != old:
+                self._index.marks.put(_STREAM, "", msgspec.msgpack.encode(changes.mark))
             for item, seqs in zip(news, changes.searchable, strict=True):
                 self._apply_run(item, seqs)
-            return self._apply_vectors(vectors, embedder)
+            is_complete = self._apply_vectors(vectors, embedder)
+            self._state = state
+        return is_complete
 
-    def _compare(self, state: State, news: Sequence[News]) -> _Changes | None:
-        """Compare the index with the state. Returns None if the state has been replaced since it was indexed.
+    def _compare(self, state: State, old: _StreamMark | None, news: Sequence[News]) -> _Changes:
+        """Compare the index with the state.
 
         This runs under the subject's lock, so the slow changes to the index are made later.
         """
-        if state is not self._state:
-            return None
         searchable = [
             frozenset(event.seq for event in item.snapshot.log if state.may_find(*item.run_id, event.seq))
             if item.snapshot is not None
             else frozenset[int]()
             for item in news
         ]
-        if state.version == self._version:
-            return _Changes(state.version, [], [], [], searchable)
+        forgotten = [*state.forgotten, *state.in_runs]
+        digest = blake2b(
+            msgspec.msgpack.encode((sorted(forgotten), sorted(state.until.items()))), digest_size=16
+        ).digest()
+        mark = _StreamMark(state.first_seq, state.version, digest)
+        if state is self._state and mark == old:
+            return _Changes(mark, [], [], [], [], [], searchable)
+        known = self._index.marks.of(_RECORDS)
+        is_equal = old is not None and old.forgotten == digest
+        linked = set(map(_run_name, state.linked))
         return _Changes(
-            state.version,
-            [record for record in self._memories if record not in state.records],
-            [copy(live) for record, live in state.records.items() if self._memories.get(record) is not live.memory],
-            self._newly_forgotten(state),
+            mark,
+            [record for record in known if record not in state.records],
+            [
+                (copy(live), digest)
+                for record, live in state.records.items()
+                if known.get(record) != (digest := self._digest(live))
+            ],
+            [] if is_equal else [Evidence(*event) for event in forgotten],
+            [] if is_equal else list(state.until.items()),
+            [_run_id(name) for name in self._index.marks.of(_RUNS) if name not in linked],
             searchable,
         )
+
+    def _digest(self, live: Live) -> bytes:
+        """Return a digest of everything that the index holds of a record."""
+        memory, digest = self._digests.get(live.id, (None, b""))
+        if memory is not live.memory:
+            digest = blake2b(msgspec.msgpack.encode((live.memory, record_name(live))), digest_size=16).digest()
+            self._digests[live.id] = live.memory, digest
+        return digest
 
     def _holds(self, run_id: RunId, known_head: RunHead | None) -> bool:
         """Return whether the index still holds a run up to the head that was known before the store was read."""
         head = self._head(run_id)
         return known_head is None or (head is not None and known_head.version <= head.version)
 
-    def _newly_forgotten(self, state: State) -> list[tuple[RunId, int]]:
-        forgetting = (len(state.forgotten), dict(state.until), tuple(state.in_runs))
-        if forgetting == self._forgetting:
-            return []
-        self._forgetting = forgetting
-        return [
-            (run_id, seq) for run_id, run in self._runs.items() for seq in run.ids if not state.may_find(*run_id, seq)
-        ]
-
     def _drop_run(self, run_id: RunId) -> None:
-        run = self._runs.pop(run_id, None)
-        if run is not None:
-            # Removal starts with the last document. Removing an earlier document moves all later ones.
-            for document in reversed(run.ids.values()):
-                self._remove(document)
+        # Removal starts with the last document. Removing an earlier document moves all later ones.
+        self._remove(*self._texts.of_run(run_id))
 
     def _apply_run(self, news: News, searchable: frozenset[int]) -> None:
         newer, run_id = news.snapshot, news.run_id
+        head = self._head(run_id)
         if newer is None or news.from_start:
             self._drop_run(run_id)
+            head = UNREAD
         if newer is None:
-            self._runs[run_id] = LinkedRun(None, {})
+            self._index.marks.put(_RUNS, _run_name(run_id), msgspec.msgpack.encode(None))
             return
-        head = self._head(run_id) or UNREAD
+        head = head or UNREAD
         if newer.first_seq < head.first_seq:
             return  # the snapshot is older than the index: the run lost events after it was loaded
-        run = self._runs.setdefault(run_id, LinkedRun(None, {}))
-        run.head = RunHead(max(head.version, newer.last_seq), newer.first_seq)
+        new_head = RunHead(max(head.version, newer.last_seq), newer.first_seq)
+        self._index.marks.put(_RUNS, _run_name(run_id), msgspec.msgpack.encode(new_head))
         is_off = newer.meta.get("memory") is False
-        if is_off or newer.first_seq != head.first_seq:
-            removed = [seq for seq in run.ids if seq < newer.first_seq or seq in newer.redactions or is_off]
-        else:
-            removed = sorted(newer.redactions.keys() & run.ids.keys())
-        for seq in reversed(removed):
-            self._remove(run.ids.pop(seq))
+        if is_off:
+            self._drop_run(run_id)
+        elif newer.first_seq != head.first_seq:
+            self._remove(*self._texts.of_run(run_id, newer.first_seq - 1))
+        self._remove(*(place_name(Evidence(*run_id, seq)) for seq in sorted(newer.redactions, reverse=True)))
         for event in newer.log:
             if event.seq > head.version and not is_off and event.seq in searchable:
                 message = message_of(*run_id, event)
                 if message is not None:
-                    document = message_document(message)
-                    run.ids[event.seq] = document.id
-                    self._texts.put(document, TextName("", *run_id, event.seq), message)
+                    self._texts.put(message_document(message), TextName("", *run_id, event.seq), message)
 
-    def _remove(self, document: str) -> None:
-        self._note_removed(self._texts.remove(document))
+    def _remove(self, *documents: str) -> None:
+        for document in documents:
+            self._note_removed(self._texts.remove(document))
 
     def _note_removed(self, name: TextName | None) -> None:
         if name is not None:
@@ -324,14 +413,15 @@ class WarmIndex:
     def embed_lacking(self, embedder: Embedder) -> Steps[str]:
         """Embed all texts without vectors, and store the vectors. Returns a note about a failure, or ``""``."""
         for _ in range(_ATTEMPTS):
-            while True:
-                batch = yield from work(lambda: self._embed_batch(embedder))
-                # Store even after an empty batch: a cancelled search may have left vectors that are not stored yet.
-                yield from self._store_vectors(embedder)
-                if not batch.texts:
-                    break
-            if batch.texts is not None:
-                return batch.note
+            with suppress(IndexLost):
+                while True:
+                    batch = yield from work(lambda: self._embed_batch(embedder))
+                    # Store even after an empty batch: a cancelled search may have left vectors that are not stored yet.
+                    yield from self._store_vectors(embedder)
+                    if not batch.texts:
+                        break
+                if batch.texts is not None:
+                    return batch.note
             yield from self.refresh(embedder)
         return f"other searches kept replacing the embedding model {embedder.model}, words alone were compared"
 
@@ -342,7 +432,8 @@ class WarmIndex:
                 self._use_model(embedder)
                 if not self._vectors.is_read:
                     return _EmbeddedBatch(None)
-                batch = self._texts.without_vectors(TEXTS_AT_ONCE)
+                with self._reading():
+                    batch = self._texts.without_vectors(TEXTS_AT_ONCE)
             if not batch:
                 return _EmbeddedBatch(0)
             embedded = embed(embedder, [text for _, text in batch], "document")
@@ -394,5 +485,26 @@ class WarmIndex:
 
         Returns None if the index was cleared. ``refresh`` it and search again.
         """
-        with self._lock:
-            return None if self._version < 0 else self._texts.search(call, now, embedded)
+        try:
+            with self._reading():
+                return None if self._stored_mark() is None else self._texts.search(call, now, embedded)
+        except IndexLost:
+            self._forget()
+            return None
+
+
+def index_file(folder: IndexFolder, agent: str) -> IndexFile:
+    """Return the file of the index of the subject whose stream has this agent id.
+
+    Subjects and releases have different files. The name tells nothing about the subject.
+    """
+    owner = sha256(agent.encode("utf-8", "surrogatepass")).hexdigest()
+    return IndexFile(folder.path / f"{owner[:40]}-{FORMAT}.db", owner, folder.mode)
+
+
+def _run_name(run_id: RunId) -> str:
+    return msgspec.json.encode(run_id).decode()
+
+
+def _run_id(name: str) -> RunId:
+    return msgspec.json.decode(name, type=tuple[str, str])

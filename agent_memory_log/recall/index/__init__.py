@@ -1,0 +1,8 @@
+"""The index: its documents in a database, and the ranking of the documents that match a question."""
+
+from __future__ import annotations
+
+from agent_memory_log.recall.index.database import IndexFile, IndexLost
+from agent_memory_log.recall.index.recall_index import RecallIndex
+
+__all__ = ["IndexFile", "IndexLost", "RecallIndex"]

@@ -1,0 +1,403 @@
+"""The SQLite database of an index: in memory, or in a file that several processes use at the same time.
+
+The file can be made again from the log, so damage never raises an error: the database is emptied, and ``IndexLost``
+tells the caller to fill it again. Each row has a checksum, and what has to exist is counted, so that neither a changed
+nor a missing row is believed. A file that cannot be used, for example on a full disk, is replaced by memory.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+
+from agent_memory_log.backend_kit import Handle
+
+FORMAT: Final = 1
+"""The version of the file format and of the analysis of texts. A release that changes one of them increases it."""
+
+_APPLICATION: Final = 0x616D6C69
+"""SQLite's ``application_id`` of an index file: the letters ``amli``."""
+
+_BUSY_MS: Final = 60_000
+"""The longest wait for another process that writes to the file. A writer commits at least every few seconds."""
+
+_CHECKPOINT_PAGES: Final = 1_000
+
+_REBUILDS: Final = 3
+"""After this many damaged files in a row, the index stays in memory."""
+
+_UNUSABLE: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_AUTH,
+        sqlite3.SQLITE_NOLFS,
+    }
+)
+"""The primary result codes of a file that cannot be used but need not be damaged."""
+
+_SCHEMA: Final = """
+CREATE TABLE facts (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
+CREATE TABLE names (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
+CREATE TABLE blocks (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER, generation INTEGER);
+CREATE TABLE buckets (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
+CREATE TABLE postings (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
+CREATE TABLE pooled (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
+CREATE TABLE tokens (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
+CREATE TABLE documents
+    (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER, name TEXT, session INTEGER, position INTEGER, key TEXT);
+CREATE UNIQUE INDEX documents_by_name ON documents (name);
+CREATE INDEX documents_by_place ON documents (session, position, name) WHERE session > 0;
+CREATE INDEX documents_by_key ON documents (key) WHERE key > '';
+CREATE TABLE marks (space TEXT, name TEXT, data BLOB, sum INTEGER, PRIMARY KEY (space, name)) WITHOUT ROWID;
+"""
+
+
+class IndexLost(Exception):  # noqa: N818  # not an error of the caller: the index is empty and has to be filled again
+    """The index was damaged or removed, or its file cannot be used. It is empty now."""
+
+
+class IndexFile(msgspec.Struct, frozen=True):
+    """The place of an index file.
+
+    Attributes:
+        path: The file. Its folder is made if it is missing.
+        owner: A name of what is indexed. A file with another owner is replaced.
+        mode: The file's permissions.
+    """
+
+    path: Path
+    owner: str
+    mode: int = 0o600
+
+
+class Facts(msgspec.Struct):
+    """The counts of an index, which change with each commit.
+
+    Attributes:
+        owner: See ``IndexFile``.
+        generation: The number of commits.
+        documents: The number of document numbers in use.
+        names: The number of names.
+        marks: The number of marks of each space.
+        next_term: The number of the next new term.
+        buckets: One bit for each bucket of terms that exists.
+        model: The model of the vectors, or ``""``.
+        dimension: The dimension of its vectors.
+        may_hold_erased: Whether the write-ahead log may still hold what was removed.
+    """
+
+    owner: str = ""
+    generation: int = 0
+    documents: int = 0
+    names: int = 0
+    marks: dict[str, int] = {}
+    next_term: int = 0
+    buckets: bytes = bytes(512)
+    model: str = ""
+    dimension: int = 0
+    may_hold_erased: bool = False
+
+
+_read_facts = msgspec.msgpack.Decoder(Facts).decode
+
+
+class Database(Handle):
+    """A connection to the database of an index. One thread at a time may use it, under ``lock``."""
+
+    def __init__(self, file: IndexFile | None) -> None:
+        """Open the file, or an empty database in memory for None."""
+        super().__init__()
+        self.lock = threading.RLock()
+        self.file = file
+        self.facts = Facts()
+        self._rebuilt = 0
+        self._place: tuple[int, int] | None = None
+        self._paused = False
+        self._connection = self._open()
+
+    @property
+    def generation_on_disk(self) -> int:
+        """The generation of the last commit of any process. The transaction has begun."""
+        return self._stored_facts().generation
+
+    def _open(self) -> sqlite3.Connection:
+        file = self.file
+        while file is not None:
+            try:
+                return self._open_file(file)
+            except (sqlite3.Error, OSError, ValueError) as error:
+                self._after(error)
+                file = self.file
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        connection.executescript(_SCHEMA)
+        self.facts = Facts()
+        self._place = None
+        return connection
+
+    def _open_file(self, file: IndexFile) -> sqlite3.Connection:
+        folder = file.path.parent
+        with suppress(FileExistsError):
+            folder.mkdir(mode=file.mode | (file.mode & 0o444) >> 2)
+        os.close(os.open(file.path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), file.mode))
+        file.path.chmod(file.mode)  # the umask may have removed permissions that the store's file has
+        before = _place_of(file.path)
+        connection = sqlite3.connect(file.path, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA cell_size_check = ON")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if tables == 0:
+                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
+                for statement in _SCHEMA.split(";"):
+                    connection.execute(statement)
+                _write(connection, "facts", 1, msgspec.msgpack.encode(Facts(file.owner)))
+            connection.execute("COMMIT")
+            kinds = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+            facts = _read_facts(_read(connection, "facts", 1))
+            if kinds != [_APPLICATION, FORMAT] or facts.owner != file.owner:
+                raise ValueError("this is another index")
+            if before is None or _place_of(file.path) != before:
+                raise ValueError("the file was replaced while it was opened")
+        except BaseException:
+            connection.close()
+            raise
+        self._place = before
+        self.facts = Facts(file.owner)
+        return connection
+
+    def _after(self, error: Exception) -> None:
+        """After an error, remove the damaged file, or stop using a file that cannot be used."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        self._rebuilt += 1
+        is_unusable = isinstance(error, OSError) or code in _UNUSABLE or self._rebuilt > _REBUILDS
+        if is_unusable or self.file is None:
+            self.file = None
+            return
+        for path in files_of(self.file.path):
+            with suppress(OSError):
+                path.unlink()
+
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """Read in one view of the database. Raises ``IndexLost``, also if the block meets damage."""
+        with self._guarded():
+            if self.file is None or self._connection.in_transaction:
+                yield
+                return
+            self._check_place()
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._end()
+
+    @contextmanager
+    def changing(self) -> Generator[None]:
+        """Write in one transaction, which is rolled back if the block fails. Raises ``IndexLost`` as ``reading``."""
+        with self._guarded():
+            if self.file is None:
+                self.facts.generation += 1
+                yield
+                return
+            self._check_place()
+            self._connection.execute("BEGIN IMMEDIATE")
+            changes = self._connection.total_changes
+            try:
+                yield
+                if self._connection.total_changes != changes:
+                    self.facts.generation += 1
+                    self.write("facts", 1, msgspec.msgpack.encode(self.facts))
+                    self._connection.execute("COMMIT")
+            finally:
+                self._end()
+        self._rebuilt = 0
+
+    def _end(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _guarded(self) -> Generator[None]:
+        try:
+            yield
+        except (sqlite3.Error, _Damaged) as error:
+            self._lose(error)
+            raise IndexLost(str(error)) from error
+
+    def _lose(self, error: Exception) -> None:
+        with suppress(sqlite3.Error):
+            self._connection.close()
+        self._after(error)
+        self._connection = self._open()
+
+    def _check_place(self) -> None:
+        if self.file is not None and _place_of(self.file.path) != self._place:
+            raise _Damaged("the file was removed or replaced")
+
+    def clear(self) -> None:
+        """Empty the index, in the transaction of ``changing``."""
+        for table in ("names", "blocks", "buckets", "postings", "pooled", "tokens", "documents", "marks"):
+            self._connection.execute(f"DELETE FROM {table}")  # noqa: S608  # a constant
+        self.facts = Facts(self.facts.owner, self.facts.generation, may_hold_erased=True)
+
+    def load_facts(self) -> None:
+        """Read the facts of the last commit."""
+        self.facts = self._stored_facts()
+
+    def _stored_facts(self) -> Facts:
+        try:
+            return _read_facts(self.read("facts", 1))
+        except msgspec.DecodeError as error:
+            raise _Damaged("the facts cannot be read") from error
+
+    def scrub(self) -> None:
+        """Empty the write-ahead log if it may hold what was removed. Readers of other processes may prevent it."""
+        if self.file is None:
+            return
+        with self._guarded():
+            self._check_place()
+            before = self.generation_on_disk
+            ((is_busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            if is_busy:
+                return
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                facts = self._stored_facts()
+                if facts.generation == before:  # nobody has removed anything meanwhile
+                    facts.may_hold_erased = False
+                    self.write("facts", 1, msgspec.msgpack.encode(facts))
+                    self._connection.execute("COMMIT")
+                    self.facts.may_hold_erased = False
+            finally:
+                self._end()
+
+    def damaged(self, what: str) -> _Damaged:
+        """Return the error to raise for damage in a block of ``reading`` or ``changing``."""
+        return _Damaged(what)
+
+    def execute(self, sql: str, arguments: Iterable[Any] = ()) -> sqlite3.Cursor:
+        """Execute a statement."""
+        return self._connection.execute(sql, tuple(arguments))
+
+    def read(self, table: str, number: int) -> bytes:
+        """Return the data of a row that has to exist."""
+        return _read(self._connection, table, number)
+
+    def find(self, table: str, number: int) -> bytes | None:
+        """Return the data of a row, or None if there is none."""
+        row = self._connection.execute(f"SELECT data, sum FROM {table} WHERE id = ?", (number,)).fetchone()  # noqa: S608  # a constant
+        return None if row is None else checked(number, *row)
+
+    def read_range(self, table: str, first: int, last: int) -> list[tuple[int, bytes]]:
+        """Return the numbers and data of the rows from ``first`` to ``last``, in order."""
+        rows = self._connection.execute(
+            f"SELECT id, data, sum FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id",  # noqa: S608  # a constant
+            (first, last),
+        )
+        return [(number, checked(number, data, total)) for number, data, total in rows]
+
+    def write(self, table: str, number: int, data: bytes) -> None:
+        """Add or replace a row."""
+        _write(self._connection, table, number, data)
+
+    def delete(self, table: str, number: int) -> None:
+        """Delete a row if it exists."""
+        self._connection.execute(f"DELETE FROM {table} WHERE id = ?", (number,))  # noqa: S608  # a constant
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory of a database in memory, or 0 for a file."""
+        if self.file is not None:
+            return 0
+        ((pages,), (page,)) = (
+            self._connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size")
+        )
+        return int(pages) * int(page)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._mark_closed():
+            with self.lock:
+                self._connection.close()
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # the file could not be opened
+            self._connection.close()
+
+    def pause_for_fork(self) -> None:
+        """See ``Handle.pause_for_fork``."""
+        self._paused = self.lock.acquire(timeout=10)
+
+    def resume_after_fork(self) -> None:
+        """See ``Handle.resume_after_fork``."""
+        if self._paused:
+            self._paused = False
+            self.lock.release()
+
+    def disown(self) -> None:
+        """See ``Handle.disown``. The child closes a file, because it does not have the locks of its parent."""
+        if self.file is not None:
+            super().disown()
+            if self._paused:
+                self._connection.close()
+        self.resume_after_fork()
+
+
+class _Damaged(Exception):  # noqa: N818  # private, see IndexLost
+    """The database holds something that this module did not write."""
+
+
+def checked(number: int, data: object, total: object) -> bytes:
+    """Return the data of a row. Raises an error of ``damaged`` if its checksum is wrong."""
+    if not isinstance(data, bytes) or crc32(data, number & 0xFFFFFFFF) != total:
+        raise _Damaged(f"the checksum of row {number} is wrong")
+    return data
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """Return the files that SQLite may keep for an index: the database, its write-ahead log and the log's index."""
+    return path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))
+
+
+def _read(connection: sqlite3.Connection, table: str, number: int) -> bytes:
+    row = connection.execute(f"SELECT data, sum FROM {table} WHERE id = ?", (number,)).fetchone()  # noqa: S608  # a constant
+    if row is None:
+        raise _Damaged(f"row {number} of {table} is missing")
+    return checked(number, *row)
+
+
+def _write(connection: sqlite3.Connection, table: str, number: int, data: bytes) -> None:
+    connection.execute(
+        f"INSERT INTO {table} (id, data, sum) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET data = excluded.data, sum = excluded.sum",  # noqa: E501, S608  # a constant
+        (number, data, crc32(data, number & 0xFFFFFFFF)),
+    )
+
+
+def _place_of(path: Path) -> tuple[int, int] | None:
+    try:
+        file = os.stat(path)  # noqa: PTH116  # a Path takes twice as long
+    except OSError:
+        return None
+    return file.st_dev, file.st_ino

@@ -5,8 +5,8 @@ keeping search indexes beside the store.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, Protocol, overload, runtime_checkable
 
 import msgspec

@@ -19,6 +19,7 @@ from agent_memory_log.recall.analysis import Analysis
 from agent_memory_log.recall.documents import Document
 from agent_memory_log.recall.index.columns import NONE, Columns, Flags, Floats, Numbers
 from agent_memory_log.recall.index.database import Database
+from agent_memory_log.recall.index.documents import Documents
 from agent_memory_log.recall.index.names import Names
 from agent_memory_log.recall.questions import ASSISTANT, USER, Question
 
@@ -77,13 +78,6 @@ _NO_ROLE: Final = 0
 _ROLES: Final = {USER: 1, ASSISTANT: 2}
 """The numbers of the roles. Turns of people who are named otherwise have no role."""
 
-_BEFORE: Final = """
-SELECT id FROM documents WHERE session = ? AND (position, name) < (?, ?) ORDER BY position DESC, name DESC LIMIT 1
-"""
-_AFTER: Final = """
-SELECT id FROM documents WHERE session = ? AND (position, name) > (?, ?) ORDER BY position, name LIMIT 1
-"""
-
 
 class Place(msgspec.Struct, frozen=True, order=True):
     """The position of a turn in its session, and the document's id, which order the turns of a session."""
@@ -112,8 +106,9 @@ class Conversations:
     first turn. Turns raise each other's scores only within a talk.
     """
 
-    def __init__(self, database: Database, columns: Columns, speakers: Names) -> None:
+    def __init__(self, database: Database, columns: Columns, documents: Documents, speakers: Names) -> None:
         self._database = database
+        self._documents = documents
         self._columns = columns
         self._speakers = speakers
         self._last: dict[int, tuple[Place, int]] = {}
@@ -145,13 +140,11 @@ class Conversations:
         last = self._last.get(session)
         if last is not None and last[0] < place:
             return last[1], None
-        neighbours = []
-        for sql in (_BEFORE, _AFTER):
-            row = self._database.execute(sql, (session, place.position, place.name)).fetchone()
-            if row is not None and not (0 <= row[0] < self._columns.count and self._columns["alive"][row[0]]):
-                raise self._database.damaged(f"{place.name} has an unknown neighbour")
-            neighbours.append(None if row is None else int(row[0]))
-        return neighbours[0], neighbours[1]
+        neighbours = self._documents.beside(session, place.position, place.name)
+        for number in neighbours:
+            if number is not None and not (number < self._columns.count and self._columns["alive"][number]):
+                raise self._database.damaged(f"document {number} is a neighbour, but does not exist")
+        return neighbours
 
     def _join(self, before: int, after: int) -> None:
         beside = not self._columns["time"][after] - self._columns["time"][before] > SILENCE

@@ -53,21 +53,23 @@ _UNUSABLE: Final = frozenset(
 _SCHEMA: Final = """
 CREATE TABLE facts (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
 CREATE TABLE names (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
-CREATE TABLE blocks (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER, generation INTEGER);
+CREATE TABLE blocks (id INTEGER PRIMARY KEY, generation INTEGER, data BLOB, sum INTEGER);
 CREATE TABLE buckets (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
 CREATE TABLE postings (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
 CREATE TABLE pooled (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
 CREATE TABLE tokens (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
 CREATE TABLE documents
-    (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER, name TEXT, session INTEGER, position INTEGER, key TEXT);
+    (id INTEGER PRIMARY KEY, name TEXT, session INTEGER, position INTEGER, key TEXT, data BLOB, sum INTEGER);
 CREATE UNIQUE INDEX documents_by_name ON documents (name);
 CREATE INDEX documents_by_place ON documents (session, position, name) WHERE session > 0;
 CREATE INDEX documents_by_key ON documents (key) WHERE key > '';
 CREATE TABLE marks (space TEXT, name TEXT, data BLOB, sum INTEGER, PRIMARY KEY (space, name)) WITHOUT ROWID;
 """
 
+_TABLES: Final = "SELECT count(*) FROM sqlite_master"
 
-class IndexLost(Exception):  # noqa: N818  # not an error of the caller: the index is empty and has to be filled again
+
+class IndexLost(Exception):  # not an error of the caller: the index is empty and has to be filled again
     """The index was damaged or removed, or its file cannot be used. It is empty now."""
 
 
@@ -165,26 +167,23 @@ class Database(Handle):
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("BEGIN IMMEDIATE")
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if tables == 0:
-                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                connection.execute(f"PRAGMA user_version = {FORMAT}")
-                for statement in _SCHEMA.split(";"):
-                    connection.execute(statement)
-                _write(connection, "facts", 1, msgspec.msgpack.encode(Facts(file.owner)))
-            connection.execute("COMMIT")
+            if connection.execute(_TABLES).fetchone() == (0,):
+                _create(connection, file.owner)
             kinds = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
             facts = _read_facts(_read(connection, "facts", 1))
-            if kinds != [_APPLICATION, FORMAT] or facts.owner != file.owner:
-                raise ValueError("this is another index")
-            if before is None or _place_of(file.path) != before:
-                raise ValueError("the file was replaced while it was opened")
         except BaseException:
             connection.close()
             raise
-        self._place = before
-        self.facts = Facts(file.owner)
+        # The file may have been replaced while it was opened.
+        if (
+            kinds != [_APPLICATION, FORMAT]
+            or facts.owner != file.owner
+            or before is None
+            or _place_of(file.path) != before
+        ):
+            connection.close()
+            raise ValueError(f"{file.path} is another index")
+        self._place, self.facts = before, facts
         return connection
 
     def _after(self, error: Exception) -> None:
@@ -218,15 +217,15 @@ class Database(Handle):
         """Write in one transaction, which is rolled back if the block fails. Raises ``IndexLost`` as ``reading``."""
         with self._guarded():
             if self.file is None:
-                self.facts.generation += 1
                 yield
+                self.facts.generation += 1
                 return
             self._check_place()
             self._connection.execute("BEGIN IMMEDIATE")
-            changes = self._connection.total_changes
+            changes, facts = self._connection.total_changes, msgspec.msgpack.encode(self.facts)
             try:
                 yield
-                if self._connection.total_changes != changes:
+                if self._connection.total_changes != changes or msgspec.msgpack.encode(self.facts) != facts:
                     self.facts.generation += 1
                     self.write("facts", 1, msgspec.msgpack.encode(self.facts))
                     self._connection.execute("COMMIT")
@@ -307,8 +306,7 @@ class Database(Handle):
 
     def find(self, table: str, number: int) -> bytes | None:
         """Return the data of a row, or None if there is none."""
-        row = self._connection.execute(f"SELECT data, sum FROM {table} WHERE id = ?", (number,)).fetchone()  # noqa: S608  # a constant
-        return None if row is None else checked(number, *row)
+        return _find(self._connection, table, number)
 
     def read_range(self, table: str, first: int, last: int) -> list[tuple[int, bytes]]:
         """Return the numbers and data of the rows from ``first`` to ``last``, in order."""
@@ -321,6 +319,13 @@ class Database(Handle):
     def write(self, table: str, number: int, data: bytes) -> None:
         """Add or replace a row."""
         _write(self._connection, table, number, data)
+
+    def write_block(self, number: int, data: bytes) -> None:
+        """Add or replace a block in the generation of this transaction."""
+        self._connection.execute(
+            "INSERT OR REPLACE INTO blocks (id, generation, data, sum) VALUES (?, ?, ?, ?)",
+            (number, self.facts.generation + 1, data, crc32(data, number)),
+        )
 
     def delete(self, table: str, number: int) -> None:
         """Delete a row if it exists."""
@@ -365,7 +370,7 @@ class Database(Handle):
         self.resume_after_fork()
 
 
-class _Damaged(Exception):  # noqa: N818  # private, see IndexLost
+class _Damaged(Exception):  # private, see IndexLost
     """The database holds something that this module did not write."""
 
 
@@ -382,10 +387,15 @@ def files_of(path: Path) -> tuple[Path, ...]:
 
 
 def _read(connection: sqlite3.Connection, table: str, number: int) -> bytes:
-    row = connection.execute(f"SELECT data, sum FROM {table} WHERE id = ?", (number,)).fetchone()  # noqa: S608  # a constant
-    if row is None:
+    data = _find(connection, table, number)
+    if data is None:
         raise _Damaged(f"row {number} of {table} is missing")
-    return checked(number, *row)
+    return data
+
+
+def _find(connection: sqlite3.Connection, table: str, number: int) -> bytes | None:
+    row = connection.execute(f"SELECT data, sum FROM {table} WHERE id = ?", (number,)).fetchone()  # noqa: S608  # a constant
+    return None if row is None else checked(number, *row)
 
 
 def _write(connection: sqlite3.Connection, table: str, number: int, data: bytes) -> None:
@@ -393,6 +403,17 @@ def _write(connection: sqlite3.Connection, table: str, number: int, data: bytes)
         f"INSERT INTO {table} (id, data, sum) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET data = excluded.data, sum = excluded.sum",  # noqa: E501, S608  # a constant
         (number, data, crc32(data, number & 0xFFFFFFFF)),
     )
+
+
+def _create(connection: sqlite3.Connection, owner: str) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    if connection.execute(_TABLES).fetchone() == (0,):  # again, because another process may have created them
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)
+        _write(connection, "facts", 1, msgspec.msgpack.encode(Facts(owner)))
+    connection.execute("COMMIT")
 
 
 def _place_of(path: Path) -> tuple[int, int] | None:

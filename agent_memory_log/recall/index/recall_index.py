@@ -1,10 +1,4 @@
-"""The recall index, which holds documents in a file or in memory and returns the documents that match a question.
-
-A document's score starts with its words and its vectors. Its conversation, stars, age, confidence and the boosted
-preferences then raise or lower the score.
-
-The conversation raises the sum of both scores, because a text with the answer can be next to a match of either kind.
-"""
+"""The recall index, which holds documents in a file or in memory and returns the documents that match a question."""
 
 from __future__ import annotations
 
@@ -12,58 +6,26 @@ import math
 from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import chain
 from typing import Final
 
-import msgspec
 import numpy as np
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.recall.analysis import analyse, ask
+from agent_memory_log.recall.analysis import analyse
 from agent_memory_log.recall.documents import Document, DocumentHit
 from agent_memory_log.recall.embedding import Embeddings
-from agent_memory_log.recall.index.columns import Columns, Flags, Floats
+from agent_memory_log.recall.index.columns import Columns
 from agent_memory_log.recall.index.conversations import Conversations, Place, properties_of
 from agent_memory_log.recall.index.database import Database, IndexFile, IndexLost
+from agent_memory_log.recall.index.documents import Documents
 from agent_memory_log.recall.index.lexical import MOST_DOCUMENTS, LexicalIndex
 from agent_memory_log.recall.index.marks import Marks
 from agent_memory_log.recall.index.names import Names
+from agent_memory_log.recall.index.ranking import STARS, Filter, Ranking
 from agent_memory_log.recall.index.vectors import VectorIndex
-
-VECTORS: Final = 0.75
-"""The score of the best match by vectors, as a share of the score of the best match by words."""
-
-IMPORTANCE: Final = 0.2
-"""The gain of a text with five stars, as a share of its score. The gain is proportional to the stars."""
-
-RECENCY: Final = 0.2
-"""The gain of a new text that has stars, as a share of its score. The gain halves every ``HALF_LIFE`` seconds."""
-
-HALF_LIFE: Final = 30 * 86_400.0
-"""The seconds after which the gain for recency has halved: 30 days."""
-
-PREFERENCE: Final = 0.5
-"""The gain of a preference whose key is in ``boost_preferences``, even if it shares no word with the question."""
-
-STARS: Final = 5
-"""The highest importance of a document."""
-
-DECIMALS: Final = 9
-"""The decimal places to which scores are rounded before they are compared."""
 
 _MOST_WAITING: Final = 8_192
 """The most added documents whose postings wait in memory."""
-
-
-class _Stored(msgspec.Struct, array_like=True):
-    """A document in the database: its id, its terms, and its note."""
-
-    id: str
-    terms: list[str]
-    note: bytes
-
-
-_read_document = msgspec.msgpack.Decoder(_Stored).decode
 
 
 class RecallIndex:
@@ -94,8 +56,18 @@ class RecallIndex:
         self._languages = Names(self._database, self._columns, "language", 3)
         self._sessions = Names(self._database, self._columns, "session", 4)
         self._lexical = LexicalIndex(self._database, self._columns)
-        self._conversations = Conversations(self._database, self._columns, self._speakers)
+        self._documents = Documents(self._database)
+        self._conversations = Conversations(self._database, self._columns, self._documents, self._speakers)
         self._vectors = VectorIndex(self._database, self._columns)
+        self._ranking = Ranking(
+            self._columns,
+            self._documents,
+            self._lexical,
+            self._conversations,
+            self._vectors,
+            self._kinds,
+            self._languages,
+        )
         self.marks = Marks(self._database)
         self._free: list[int] | None = None
         self._generation = -1
@@ -200,10 +172,7 @@ class RecallIndex:
         self._lexical.write()
         self._database.facts.documents = self._columns.count
         for number in sorted(self._columns.changed):
-            self._database.write("blocks", number, self._columns.block(number))
-            self._database.execute(
-                "UPDATE blocks SET generation = ? WHERE id = ?", (self._database.facts.generation + 1, number)
-            )
+            self._database.write_block(number, self._columns.block(number))
         self._columns.changed.clear()
 
     @property
@@ -246,7 +215,7 @@ class RecallIndex:
         """
         _check(document)
         with self.changing():
-            old = self._number_of(document.id)
+            old = self._documents.number_of(document.id)
             vectors = self._vectors.data_of(old) if keep_vectors and old is not None else None
             if old is not None:
                 self._remove(old, document.id)
@@ -280,48 +249,33 @@ class RecallIndex:
             **properties_of(document, analysis),
         )
         self._conversations.append(number, session, Place(document.position, document.id))
-        self._database.write("documents", number, msgspec.msgpack.encode(_Stored(document.id, terms, document.note)))
-        self._database.execute(
-            "UPDATE documents SET name = ?, session = ?, position = ?, key = ? WHERE id = ?",
-            (document.id, session, document.position, document.key, number),
-        )
+        self._documents.write(number, document, session, terms)
         if self._lexical.waiting >= _MOST_WAITING:
             self._lexical.write()
 
-    def _number_of(self, document_id: str) -> int | None:
-        row = self._database.execute("SELECT id FROM documents WHERE name = ?", (document_id,)).fetchone()
-        return None if row is None else int(row[0])
-
-    def _stored(self, number: int) -> _Stored:
-        try:
-            return _read_document(self._database.read("documents", number))
-        except msgspec.DecodeError as error:
-            raise self._database.damaged(f"document {number} cannot be read") from error
-
     def __contains__(self, document_id: str) -> bool:
-        return self._number_of(document_id) is not None
+        return self._documents.number_of(document_id) is not None
 
     def note_of(self, document_id: str) -> bytes | None:
         """Return the note of a document, or None if the index does not hold the document."""
-        number = self._number_of(document_id)
-        return None if number is None else self._stored(number).note
+        number = self._documents.number_of(document_id)
+        return None if number is None else self._documents.read(number).note
 
     def ids_of(self, session: str, up_to: int = 2**63 - 1) -> list[str]:
         """Return the ids of the documents of a session with a position of at most ``up_to``, in their order."""
         number = self._sessions.find(session)
-        sql = "SELECT name FROM documents WHERE session = ? AND position <= ? ORDER BY position, name"
-        return [] if not number else [name for (name,) in self._database.execute(sql, (number, up_to))]
+        return self._documents.ids_of(number, up_to) if number else []
 
     def remove(self, document_id: str) -> None:
         """Remove a document and its vectors. An unknown id is ignored."""
         with self.changing():
-            number = self._number_of(document_id)
+            number = self._documents.number_of(document_id)
             if number is not None:
                 self._remove(number, document_id)
 
     def _remove(self, number: int, document_id: str) -> None:
         columns = self._columns
-        stored = self._stored(number)
+        stored = self._documents.read(number)
         if stored.id != document_id or number >= columns.count or not columns["alive"][number]:
             raise self._database.damaged(f"document {number} is another document")
         if self._free is not None:
@@ -337,7 +291,7 @@ class RecallIndex:
         ):
             names.release(int(columns[column][number]))
         columns.clear(number)
-        self._database.delete("documents", number)
+        self._documents.delete(number)
         self._conversations.remove(session, place)
         self._database.facts.may_hold_erased = True
 
@@ -366,7 +320,7 @@ class RecallIndex:
         with self.changing():
             self._check_vectors(embeddings)
             for row, document_id in enumerate(ids):
-                number = self._number_of(document_id)
+                number = self._documents.number_of(document_id)
                 if number is not None:
                     tokens = None if embeddings.tokens is None else embeddings.tokens[row]
                     self._vectors.put(number, embeddings.pooled[row], tokens)
@@ -374,7 +328,7 @@ class RecallIndex:
     def without_vectors(self, limit: int) -> list[tuple[str, bytes]]:
         """Return the ids and notes of the first documents without vectors, at most ``limit``."""
         lacking = np.flatnonzero(self._columns["alive"] & (self._columns["vectors"] == 0))[:limit]
-        return [(stored.id, stored.note) for stored in map(self._stored, lacking.tolist())]
+        return [(stored.id, stored.note) for stored in map(self._documents.read, lacking.tolist())]
 
     def _check_vectors(self, embeddings: Embeddings) -> None:
         if not self._vectors.dimension:
@@ -427,119 +381,9 @@ class RecallIndex:
                 self._check_vectors(embedded)
             if self._database.file is None:
                 self._lexical.write()
-            return self._search(query, now, top_k, kinds, since, until, min_importance, boost_preferences, embedded)
-
-    def _search(
-        self,
-        query: str,
-        now: datetime,
-        top_k: int,
-        kinds: Collection[str] | None,
-        since: datetime | None,
-        until: datetime | None,
-        min_importance: float,
-        boost_preferences: Collection[str],
-        embedded: Embeddings | None,
-    ) -> list[DocumentHit]:
-        parts = self._parts(query, now, boost_preferences, embedded)
-        total = np.zeros(self._columns.count)
-        for name in sorted(parts):
-            total += parts[name]
-        allowed = (total > 0) & self._allowed(now, kinds, since, until, min_importance)
-        own = parts["words"] + parts.get("vectors", 0.0)
-        best = self._best(np.where(allowed, total, 0.0), own, top_k)
-        return [_hit(stored, number, float(total[number]), parts) for number, stored in best]
-
-    def _parts(
-        self, query: str, now: datetime, boosted_keys: Collection[str], embedded: Embeddings | None
-    ) -> Mapping[str, Floats]:
-        question = ask(query, now, self._languages)
-        alive = self._columns["alive"]
-        matches = self._lexical.matches(question, self._conversations.weights(question), self._conversations.has_role)
-        words = np.zeros(len(alive))
-        for documents, scores in chain.from_iterable(matches):
-            if question.compounds:
-                np.add.at(words, documents, scores)  # a text may contain several of the compounds
-            else:
-                words[documents] += scores
-        words *= alive
-        parts = {"words": words}
-        relevance = words
-        shared = self._conversations.shared(matches)
-        if embedded is not None:
-            most = float(words.max(initial=0))
-            parts["vectors"] = self._vectors.scores(embedded, words) * (VECTORS * (most or 1.0)) * alive
-            relevance = words + parts["vectors"]
-            shared += self._conversations.shared([[(np.arange(len(alive), dtype=np.int32), parts["vectors"])]])
-        parts |= self._conversations.lifts(question, relevance, shared)
-        score = relevance + sum(parts[name] for name in parts if name not in {"words", "vectors"})
-        stars = self._columns["score_stars"]
-        if stars.any():
-            parts["importance"] = score * (IMPORTANCE / STARS * stars)
-            age = np.nan_to_num(np.maximum(now.timestamp() - self._conversations.times, 0), nan=math.inf)
-            parts["recency"] = score * (stars > 0) * (RECENCY * np.exp2(-age / HALF_LIFE))
-            score = score + parts["importance"] + parts["recency"]
-        sql = "SELECT id FROM documents WHERE key = ? AND key > ''"
-        boosted_numbers = [number for key in boosted_keys for (number,) in self._database.execute(sql, (key,))]
-        if boosted_numbers:
-            parts["preference"] = np.zeros(len(score))
-            parts["preference"][boosted_numbers] = PREFERENCE
-            score = score + parts["preference"]
-        confidence = self._columns["confidence"]
-        if (confidence[alive] < 1).any():
-            parts["confidence"] = score * (confidence.astype(np.float64) - 1)
-        return parts
-
-    def _allowed(
-        self,
-        now: datetime,
-        kinds: Collection[str] | None,
-        since: datetime | None,
-        until: datetime | None,
-        min_importance: float,
-    ) -> Flags:
-        columns = self._columns
-        allowed: Flags = columns["alive"] & (columns["expires"] > now.timestamp())
-        allowed &= columns["confidence"] > 0  # the rounded total of such a document may exceed 0
-        if kinds is not None:
-            numbers = [number for kind in kinds if (number := self._kinds.find(kind)) is not None]
-            allowed &= np.isin(columns["kind"], numbers)
-        if since is not None:
-            allowed &= self._conversations.times >= since.timestamp()
-        if until is not None:
-            allowed &= self._conversations.times < until.timestamp()
-        if min_importance > 0:
-            allowed &= columns["stars"] >= min(min_importance, STARS + 1)
-        return allowed
-
-    def _best(self, total: Floats, own: Floats, top_k: int) -> list[tuple[int, _Stored]]:
-        # Scores that differ only by the rounding of their sums count as equal.
-        total = np.round(total, DECIMALS)
-        least = float(np.partition(total, -top_k)[-top_k]) if len(total) > top_k else 0.0
-        numbers = np.flatnonzero(total >= least if least > 0 else total > 0)
-        # The complement of a position orders like its negative, and the least integer has no negative.
-        ranks = np.stack(
-            [-total[numbers], -own[numbers], -np.nan_to_num(self._conversations.times[numbers])], dtype=np.float64
-        )
-        last_rank = ~self._columns["position"][numbers]
-        order = np.lexsort((last_rank, *ranks[::-1]))
-        ranks, last_rank, numbers = ranks[:, order], last_rank[order], numbers[order]
-        if len(numbers) > top_k:  # documents that equal the last one are ordered by their ids
-            ties = (ranks == ranks[:, top_k - 1 : top_k]).all(axis=0) & (last_rank == last_rank[top_k - 1])
-            end = int(np.flatnonzero(ties)[-1]) + 1
-            ranks, last_rank, numbers = ranks[:, :end], last_rank[:end], numbers[:end]
-        best = [
-            (*rank, position, stored.id, number, stored)
-            for rank, position, number in zip(ranks.T.tolist(), last_rank.tolist(), numbers.tolist(), strict=True)
-            for stored in (self._stored(number),)
-        ]
-        best.sort(key=lambda item: item[:-2])
-        return [(item[-2], item[-1]) for item in best[:top_k]]
-
-
-def _hit(stored: _Stored, number: int, score: float, parts: Mapping[str, Floats]) -> DocumentHit:
-    shares = {name: share for name in sorted(parts) if (share := float(parts[name][number]))}
-    return DocumentHit(stored.id, score, shares, stored.note)
+            return self._ranking.search(
+                query, now, top_k, embedded, Filter(kinds, since, until, min_importance, boost_preferences)
+            )
 
 
 def _check(document: Document) -> None:

@@ -138,7 +138,21 @@ def index_folder_of(settings: Settings) -> IndexFolder | None:
     if settings.read_only:
         return None
     path = Path(settings.path).resolve()
-    return IndexFolder(path.with_name(f"{path.name}-index"), stat.S_IMODE(path.stat().st_mode))
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode) & 0o666
+    except OSError:
+        return None  # the store's own methods raise the error
+    return IndexFolder(_index_path(path), mode)
+
+
+def _index_path(database: Path) -> Path:
+    return database.with_name(f"{database.name}-index")
+
+
+def index_files(database: Path) -> list[Path]:
+    """Return the files of the search indexes of a database."""
+    folder = _index_path(database)
+    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def _look_at(name: str) -> None:

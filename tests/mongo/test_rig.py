@@ -468,7 +468,10 @@ def test_fail_point_delays_a_command(server: MongoServer, direct: Client) -> Non
 
 def test_fail_point_applies_to_one_client(server: MongoServer, direct: Client) -> None:
     # Only finds fail: a failing heartbeat would make the driver forget the server.
-    with _client(server, appname="unlucky") as client, fail_command(server, "find", error_code=8000, app_name="unlucky"):
+    with (
+        _client(server, appname="unlucky") as client,
+        fail_command(server, "find", error_code=8000, app_name="unlucky"),
+    ):
         _insert(direct, 1)
         with pytest.raises(OperationFailure):
             _stored(client)

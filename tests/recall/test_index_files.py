@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent_memory_log.recall import Document, DocumentHit, Embeddings, IndexFile, IndexLost, RecallIndex
 from agent_memory_log.recall.embedding import unit
-from agent_memory_log.recall.index.database import FORMAT, files_of
+from agent_memory_log.recall.index.database_format import FORMAT, files_of
 from tests.recall.test_index import _BROAD_QUERY, _DOCUMENTS, _TEXTS, NOW, index_of, talk
 
 OWNER = "somebody"
@@ -264,14 +264,14 @@ def test_an_index_in_a_folder_that_cannot_be_written_is_in_memory(file: IndexFil
     file.path.parent.parent.chmod(0o500)
     index = RecallIndex(file)
     index.add(Document(id="1", text="order"))
-    assert (index.has_file, len(search(index, "order"))) == (False, 1)
+    assert (index.file, len(search(index, "order"))) == (None, 1)
 
 
 def test_an_index_whose_folder_is_a_file_is_in_memory(file: IndexFile) -> None:
     file.path.parent.write_text("taken")
     index = RecallIndex(file)
     index.add(Document(id="1", text="order"))
-    assert (index.has_file, len(search(index, "order"))) == (False, 1)
+    assert (index.file, len(search(index, "order"))) == (None, 1)
 
 
 def test_an_index_never_follows_a_symlink(file: IndexFile, tmp_path: Path) -> None:

@@ -8,27 +8,30 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 
 import msgspec
 
 from agent_memory_log.capabilities import IndexFolder
 from agent_memory_log.memory.records.messages import message_of
 from agent_memory_log.memory.records.record import Evidence, RunId, place_name
+from agent_memory_log.memory.search.index_files import file_stem, owner_of
 from agent_memory_log.memory.search.indexed_texts import IndexedTexts, message_document, record_document
-from agent_memory_log.memory.search.linked_runs import UNREAD, KnownRuns, News
+from agent_memory_log.memory.search.linked_runs import NOTHING, UNREAD, KnownRuns, News, Reached
 from agent_memory_log.memory.search.stored_vectors import StoredVectors
 from agent_memory_log.memory.stream.payloads import MemoryRemembered
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.memory.stream.vectors import TextName, name_of, record_name
 from agent_memory_log.recall import Embedder, IndexFile, RecallIndex
-from agent_memory_log.recall.index.database import FORMAT
+from agent_memory_log.recall.index import FORMAT
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import RunHead
 
 _STREAM, _RUNS, _RECORDS = "stream", "runs", "records"
-"""The spaces of the marks: the stream's mark, the head of each run that was read, and a digest of each record."""
+"""The spaces of the marks: the stream's mark, how far each run was read, and a digest of each record."""
+
+_read_reached = msgspec.msgpack.Decoder(Reached).decode
 
 
 class StreamMark(msgspec.Struct, frozen=True, array_like=True):
@@ -68,13 +71,23 @@ class _Changes(msgspec.Struct, frozen=True):
 
 
 class SubjectIndex:
-    """The index of a subject. Not safe for concurrent use by several threads, except under the index's lock."""
+    """The index of a subject. Not safe for concurrent use by several threads, except under the index's lock.
+
+    Attributes:
+        subject: The subject.
+        index: The index.
+        texts: The texts of the index.
+        vectors: The state of the stored vectors.
+        is_verified: Whether it is known that the index is of this store and not of one that a backup replaced.
+    """
 
     def __init__(self, subject: Subject, folder: IndexFolder | None) -> None:
         """Open the index in a file of ``folder``, or make an empty index in memory for None."""
         self.subject = subject
         self.index = RecallIndex(None if folder is None else index_file(folder, subject.agent))
         self.texts = IndexedTexts(self.index)
+        self.is_verified = self.index.file is None
+        self._refresh = 0
         self.forget()
 
     def forget(self) -> None:
@@ -98,7 +111,7 @@ class SubjectIndex:
                 yield
         except BaseException:
             self.forget()
-            if not self.index.has_file:  # a file has kept nothing of the change
+            if self.index.file is None:  # a file has kept nothing of the change
                 self.index.clear()
             raise
 
@@ -133,13 +146,25 @@ class SubjectIndex:
         with self.index.reading():
             known = self._known_runs
             if known is None or known.run_ids != linked or self._known_at != self.index.generation:
-                known = self._known_runs = KnownRuns(linked, tuple(map(self._head, linked)))
+                reached = tuple(map(self._reached, linked))
+                known = self._known_runs = KnownRuns(linked, reached, tuple([run.head for run in reached]))
                 self._known_at = self.index.generation
         return known
 
-    def _head(self, run_id: RunId) -> RunHead | None:
+    def _reached(self, run_id: RunId) -> Reached:
         data = self.index.marks.of(_RUNS).get(_run_name(run_id))
-        return UNREAD if data is None else msgspec.msgpack.decode(data, type=RunHead | None)
+        return NOTHING if data is None else _read_reached(data)
+
+    def begin_refresh(self) -> None:
+        """Begin a refresh, of one or more calls of ``apply``."""
+        self._refresh = 0
+
+    def drop_runs(self, run_ids: Sequence[RunId]) -> None:
+        """Drop runs, so that they are read again from their beginning."""
+        with self.changing():
+            for run_id in run_ids:
+                self._drop_run(run_id)
+                self.index.marks.remove(_RUNS, _run_name(run_id))
 
     def is_current(self, news: Sequence[News], vectors: Snapshot | None) -> bool:
         """Return whether the index already contains everything that was read."""
@@ -151,7 +176,7 @@ class SubjectIndex:
                 and self._compared_at == self.index.generation
                 and mark is not None
                 and version == mark.version
-                and not any(item.is_newer_than(self._head(item.run_id)) for item in news)
+                and not any(item.is_newer_than(self._reached(item.run_id).head) for item in news)
                 and (vectors is None or not self.vectors.needs(vectors))
             )
 
@@ -161,7 +186,8 @@ class SubjectIndex:
         Returns False if the index or the state changed meanwhile. The caller then reads everything again.
         """
         with self.changing():
-            if not all(self._holds(run_id, head) for run_id, head in runs):
+            self._refresh = self._refresh or self.index.generation + 1
+            if not all(self._holds(run_id, reached.head) for run_id, reached in runs):
                 return False
             old = self.mark()
             state, changes = self.subject.ask(lambda state: (state, self._compare(state, old, news)))
@@ -235,7 +261,7 @@ class SubjectIndex:
 
     def _holds(self, run_id: RunId, known_head: RunHead | None) -> bool:
         """Return whether the index still holds a run up to the head that was known before the store was read."""
-        head = self._head(run_id)
+        head = self._reached(run_id).head
         return known_head is None or (head is not None and known_head.version <= head.version)
 
     def _drop_run(self, run_id: RunId) -> None:
@@ -244,18 +270,20 @@ class SubjectIndex:
 
     def _apply_run(self, news: News, searchable: frozenset[int]) -> None:
         newer, run_id = news.snapshot, news.run_id
-        head = self._head(run_id)
+        reached = self._reached(run_id)
         if newer is None or news.from_start:
             self._drop_run(run_id)
-            head = UNREAD
+            reached = NOTHING
         if newer is None:
-            self.index.marks.put(_RUNS, _run_name(run_id), msgspec.msgpack.encode(None))
+            self._put_reached(run_id, Reached(None, read_in=self._refresh))
             return
-        head = head or UNREAD
+        head = reached.head or UNREAD
         if newer.first_seq < head.first_seq:
             return  # the snapshot is older than the index: the run lost events after it was loaded
         new_head = RunHead(max(head.version, newer.last_seq), newer.first_seq)
-        self.index.marks.put(_RUNS, _run_name(run_id), msgspec.msgpack.encode(new_head))
+        seq, event_id = (newer.log[-1].seq, newer.log[-1].event_id) if newer.log else (reached.seq, reached.event_id)
+        if new_head.version == newer.last_seq:
+            self._put_reached(run_id, Reached(new_head, seq, event_id, self._refresh))
         is_off = newer.meta.get("memory") is False
         if is_off:
             self._drop_run(run_id)
@@ -267,6 +295,9 @@ class SubjectIndex:
                 message = message_of(*run_id, event)
                 if message is not None:
                     self.texts.put(message_document(message), TextName("", *run_id, event.seq), message)
+
+    def _put_reached(self, run_id: RunId, reached: Reached) -> None:
+        self.index.marks.put(_RUNS, _run_name(run_id), msgspec.msgpack.encode(reached))
 
     def _remove(self, *documents: str) -> None:
         for document in documents:
@@ -293,8 +324,7 @@ def index_file(folder: IndexFolder, agent: str) -> IndexFile:
 
     Subjects and releases have different files. The name tells nothing about the subject.
     """
-    owner = sha256(agent.encode("utf-8", "surrogatepass")).hexdigest()
-    return IndexFile(folder.path / f"{owner[:40]}-{FORMAT}.db", owner, folder.mode)
+    return IndexFile(folder.path / f"{file_stem(agent)}-{FORMAT}.db", owner_of(agent), folder.mode)
 
 
 def _run_name(run_id: RunId) -> str:

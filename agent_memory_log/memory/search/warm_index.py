@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -27,7 +28,7 @@ from agent_memory_log.events.event import new_event
 from agent_memory_log.memory.operations import Search
 from agent_memory_log.memory.records.messages import RunMessage
 from agent_memory_log.memory.records.principals import VECTORS_RUN
-from agent_memory_log.memory.search.linked_runs import read_new
+from agent_memory_log.memory.search.linked_runs import read_new, read_otherwise
 from agent_memory_log.memory.search.packing import pack
 from agent_memory_log.memory.search.subject_index import SubjectIndex
 from agent_memory_log.memory.stream.payloads import MemoryVectors
@@ -110,9 +111,18 @@ class WarmIndex:
         """The approximate number of bytes of memory that the index takes."""
         return self._contents.index.size
 
+    def close(self) -> Path | None:
+        """Close the index. Return its file if it certainly holds nothing that was erased, otherwise None."""
+        with self._lock:
+            index = self._contents.index
+            file = None if index.file is None or index.may_hold_erased else index.file.path
+            index.close()
+        return file
+
     def refresh(self, embedder: Embedder | None) -> Steps[None]:
         """Read new records, messages and vectors. Raises the errors of ``Store.load_run``."""
         is_done = False
+        yield from self._locked(self._contents.begin_refresh)
         while not is_done:
             try:
                 is_done = yield from self._refresh(embedder)
@@ -132,6 +142,12 @@ class WarmIndex:
         mark = yield from work(lambda: self._wait_for_lock(self._contents.mark))  # a file may have to be read
         yield from self.subject.refresh()
         runs = yield from self._locked(lambda: self._contents.linked(mark))
+        if not self._contents.is_verified:
+            others = yield from read_otherwise(runs)
+            if others:
+                yield from work(lambda: self._wait_for_lock(lambda: self._contents.drop_runs(others)))
+                return False
+            self._contents.is_verified = True
         new = yield from read_new(runs)
         if (yield from self._locked(lambda: self._contents.is_current(new.news, vectors))):
             return new.is_complete

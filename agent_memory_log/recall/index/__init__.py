@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent_memory_log.recall.index.database import IndexFile, IndexLost
+from agent_memory_log.recall.index.database import IndexLost
+from agent_memory_log.recall.index.database_format import FORMAT, IndexFile
 from agent_memory_log.recall.index.recall_index import RecallIndex
 
-__all__ = ["IndexFile", "IndexLost", "RecallIndex"]
+__all__ = ["FORMAT", "IndexFile", "IndexLost", "RecallIndex"]

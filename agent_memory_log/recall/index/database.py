@@ -12,19 +12,28 @@ import sqlite3
 import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
 import msgspec
 
 from agent_memory_log.backend_kit import Handle
-
-FORMAT: Final = 1
-"""The version of the file format and of the analysis of texts. A release that changes one of them increases it."""
-
-_APPLICATION: Final = 0x616D6C69
-"""SQLite's ``application_id`` of an index file: the letters ``amli``."""
+from agent_memory_log.recall.index.database_format import (
+    APPLICATION,
+    FORMAT,
+    SCHEMA,
+    Damaged,
+    Facts,
+    IndexFile,
+    checked,
+    create_tables,
+    files_of,
+    find_row,
+    place_of,
+    read_facts,
+    read_row,
+    write_row,
+)
 
 _BUSY_MS: Final = 60_000
 """The longest wait for another process that writes to the file. A writer commits at least every few seconds."""
@@ -50,72 +59,9 @@ _UNUSABLE: Final = frozenset(
 )
 """The primary result codes of a file that cannot be used but need not be damaged."""
 
-_SCHEMA: Final = """
-CREATE TABLE facts (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
-CREATE TABLE names (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
-CREATE TABLE blocks (id INTEGER PRIMARY KEY, generation INTEGER, data BLOB, sum INTEGER);
-CREATE TABLE buckets (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
-CREATE TABLE postings (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
-CREATE TABLE pooled (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
-CREATE TABLE tokens (id INTEGER PRIMARY KEY, data BLOB, sum INTEGER);
-CREATE TABLE documents
-    (id INTEGER PRIMARY KEY, name TEXT, session INTEGER, position INTEGER, key TEXT, data BLOB, sum INTEGER);
-CREATE UNIQUE INDEX documents_by_name ON documents (name);
-CREATE INDEX documents_by_place ON documents (session, position, name) WHERE session > 0;
-CREATE INDEX documents_by_key ON documents (key) WHERE key > '';
-CREATE TABLE marks (space TEXT, name TEXT, data BLOB, sum INTEGER, PRIMARY KEY (space, name)) WITHOUT ROWID;
-"""
-
-_TABLES: Final = "SELECT count(*) FROM sqlite_master"
-
 
 class IndexLost(Exception):  # not an error of the caller: the index is empty and has to be filled again
     """The index was damaged or removed, or its file cannot be used. It is empty now."""
-
-
-class IndexFile(msgspec.Struct, frozen=True):
-    """The place of an index file.
-
-    Attributes:
-        path: The file. Its folder is made if it is missing.
-        owner: A name of what is indexed. A file with another owner is replaced.
-        mode: The file's permissions.
-    """
-
-    path: Path
-    owner: str
-    mode: int = 0o600
-
-
-class Facts(msgspec.Struct):
-    """The counts of an index, which change with each commit.
-
-    Attributes:
-        owner: See ``IndexFile``.
-        generation: The number of commits.
-        documents: The number of document numbers in use.
-        names: The number of names.
-        marks: The number of marks of each space.
-        next_term: The number of the next new term.
-        buckets: One bit for each bucket of terms that exists.
-        model: The model of the vectors, or ``""``.
-        dimension: The dimension of its vectors.
-        may_hold_erased: Whether the write-ahead log may still hold what was removed.
-    """
-
-    owner: str = ""
-    generation: int = 0
-    documents: int = 0
-    names: int = 0
-    marks: dict[str, int] = {}
-    next_term: int = 0
-    buckets: bytes = bytes(512)
-    model: str = ""
-    dimension: int = 0
-    may_hold_erased: bool = False
-
-
-_read_facts = msgspec.msgpack.Decoder(Facts).decode
 
 
 class Database(Handle):
@@ -146,7 +92,7 @@ class Database(Handle):
                 self._after(error)
                 file = self.file
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        connection.executescript(_SCHEMA)
+        connection.executescript(SCHEMA)
         self.facts = Facts()
         self._place = None
         return connection
@@ -157,7 +103,7 @@ class Database(Handle):
             folder.mkdir(mode=file.mode | (file.mode & 0o444) >> 2)
         os.close(os.open(file.path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), file.mode))
         file.path.chmod(file.mode)  # the umask may have removed permissions that the store's file has
-        before = _place_of(file.path)
+        before = place_of(file.path)
         connection = sqlite3.connect(file.path, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
@@ -167,19 +113,18 @@ class Database(Handle):
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             connection.execute("PRAGMA journal_mode = WAL")
-            if connection.execute(_TABLES).fetchone() == (0,):
-                _create(connection, file.owner)
+            create_tables(connection, file.owner)
             kinds = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-            facts = _read_facts(_read(connection, "facts", 1))
+            facts = read_facts(read_row(connection, "facts", 1))
         except BaseException:
             connection.close()
             raise
         # The file may have been replaced while it was opened.
         if (
-            kinds != [_APPLICATION, FORMAT]
+            kinds != [APPLICATION, FORMAT]
             or facts.owner != file.owner
             or before is None
-            or _place_of(file.path) != before
+            or place_of(file.path) != before
         ):
             connection.close()
             raise ValueError(f"{file.path} is another index")
@@ -241,7 +186,7 @@ class Database(Handle):
     def _guarded(self) -> Generator[None]:
         try:
             yield
-        except (sqlite3.Error, _Damaged) as error:
+        except (sqlite3.Error, Damaged) as error:
             self._lose(error)
             raise IndexLost(str(error)) from error
 
@@ -252,8 +197,8 @@ class Database(Handle):
         self._connection = self._open()
 
     def _check_place(self) -> None:
-        if self.file is not None and _place_of(self.file.path) != self._place:
-            raise _Damaged("the file was removed or replaced")
+        if self.file is not None and place_of(self.file.path) != self._place:
+            raise Damaged("the file was removed or replaced")
 
     def clear(self) -> None:
         """Empty the index, in the transaction of ``changing``."""
@@ -267,9 +212,9 @@ class Database(Handle):
 
     def _stored_facts(self) -> Facts:
         try:
-            return _read_facts(self.read("facts", 1))
+            return read_facts(self.read("facts", 1))
         except msgspec.DecodeError as error:
-            raise _Damaged("the facts cannot be read") from error
+            raise Damaged("the facts cannot be read") from error
 
     def scrub(self) -> None:
         """Empty the write-ahead log if it may hold what was removed. Readers of other processes may prevent it."""
@@ -292,9 +237,9 @@ class Database(Handle):
             finally:
                 self._end()
 
-    def damaged(self, what: str) -> _Damaged:
+    def damaged(self, what: str) -> Damaged:
         """Return the error to raise for damage in a block of ``reading`` or ``changing``."""
-        return _Damaged(what)
+        return Damaged(what)
 
     def execute(self, sql: str, arguments: Iterable[Any] = ()) -> sqlite3.Cursor:
         """Execute a statement."""
@@ -302,11 +247,11 @@ class Database(Handle):
 
     def read(self, table: str, number: int) -> bytes:
         """Return the data of a row that has to exist."""
-        return _read(self._connection, table, number)
+        return read_row(self._connection, table, number)
 
     def find(self, table: str, number: int) -> bytes | None:
         """Return the data of a row, or None if there is none."""
-        return _find(self._connection, table, number)
+        return find_row(self._connection, table, number)
 
     def read_range(self, table: str, first: int, last: int) -> list[tuple[int, bytes]]:
         """Return the numbers and data of the rows from ``first`` to ``last``, in order."""
@@ -318,7 +263,7 @@ class Database(Handle):
 
     def write(self, table: str, number: int, data: bytes) -> None:
         """Add or replace a row."""
-        _write(self._connection, table, number, data)
+        write_row(self._connection, table, number, data)
 
     def write_block(self, number: int, data: bytes) -> None:
         """Add or replace a block in the generation of this transaction."""
@@ -368,57 +313,3 @@ class Database(Handle):
             if self._paused:
                 self._connection.close()
         self.resume_after_fork()
-
-
-class _Damaged(Exception):  # private, see IndexLost
-    """The database holds something that this module did not write."""
-
-
-def checked(number: int, data: object, total: object) -> bytes:
-    """Return the data of a row. Raises an error of ``damaged`` if its checksum is wrong."""
-    if not isinstance(data, bytes) or crc32(data, number & 0xFFFFFFFF) != total:
-        raise _Damaged(f"the checksum of row {number} is wrong")
-    return data
-
-
-def files_of(path: Path) -> tuple[Path, ...]:
-    """Return the files that SQLite may keep for an index: the database, its write-ahead log and the log's index."""
-    return path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))
-
-
-def _read(connection: sqlite3.Connection, table: str, number: int) -> bytes:
-    data = _find(connection, table, number)
-    if data is None:
-        raise _Damaged(f"row {number} of {table} is missing")
-    return data
-
-
-def _find(connection: sqlite3.Connection, table: str, number: int) -> bytes | None:
-    row = connection.execute(f"SELECT data, sum FROM {table} WHERE id = ?", (number,)).fetchone()  # noqa: S608  # a constant
-    return None if row is None else checked(number, *row)
-
-
-def _write(connection: sqlite3.Connection, table: str, number: int, data: bytes) -> None:
-    connection.execute(
-        f"INSERT INTO {table} (id, data, sum) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET data = excluded.data, sum = excluded.sum",  # noqa: E501, S608  # a constant
-        (number, data, crc32(data, number & 0xFFFFFFFF)),
-    )
-
-
-def _create(connection: sqlite3.Connection, owner: str) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    if connection.execute(_TABLES).fetchone() == (0,):  # again, because another process may have created them
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-        for statement in _SCHEMA.split(";"):
-            connection.execute(statement)
-        _write(connection, "facts", 1, msgspec.msgpack.encode(Facts(owner)))
-    connection.execute("COMMIT")
-
-
-def _place_of(path: Path) -> tuple[int, int] | None:
-    try:
-        file = os.stat(path)  # noqa: PTH116  # a Path takes twice as long
-    except OSError:
-        return None
-    return file.st_dev, file.st_ino

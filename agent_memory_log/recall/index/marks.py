@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from zlib import crc32
 
-from agent_memory_log.recall.index.database import Database, checked
+from agent_memory_log.recall.index.database import Database
+from agent_memory_log.recall.index.database_format import checked
 
 
 class Marks:

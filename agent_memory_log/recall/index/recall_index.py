@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
@@ -14,14 +14,16 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.recall.analysis import analyse
 from agent_memory_log.recall.documents import Document, DocumentHit
 from agent_memory_log.recall.embedding import Embeddings
+from agent_memory_log.recall.index.arguments import check_document, check_search
 from agent_memory_log.recall.index.columns import Columns
 from agent_memory_log.recall.index.conversations import Conversations, Place, properties_of
-from agent_memory_log.recall.index.database import Database, IndexFile, IndexLost
+from agent_memory_log.recall.index.database import Database, IndexLost
+from agent_memory_log.recall.index.database_format import IndexFile
 from agent_memory_log.recall.index.documents import Documents
 from agent_memory_log.recall.index.lexical import MOST_DOCUMENTS, LexicalIndex
 from agent_memory_log.recall.index.marks import Marks
 from agent_memory_log.recall.index.names import Names
-from agent_memory_log.recall.index.ranking import STARS, Filter, Ranking
+from agent_memory_log.recall.index.ranking import Filter, Ranking
 from agent_memory_log.recall.index.vectors import VectorIndex
 
 _MOST_WAITING: Final = 8_192
@@ -81,9 +83,9 @@ class RecallIndex:
         return self._database.size + self._columns.size + self._vectors.size
 
     @property
-    def has_file(self) -> bool:
-        """Whether the index is in a file."""
-        return self._database.file is not None
+    def file(self) -> IndexFile | None:
+        """The index's file, or None if the index is in memory."""
+        return self._database.file
 
     @property
     def model(self) -> tuple[str, int]:
@@ -213,7 +215,7 @@ class RecallIndex:
         Raises:
             InvalidArgument: A field is invalid, or the index is full. The index is unchanged.
         """
-        _check(document)
+        check_document(document)
         with self.changing():
             old = self._documents.number_of(document.id)
             vectors = self._vectors.data_of(old) if keep_vectors and old is not None else None
@@ -375,7 +377,7 @@ class RecallIndex:
         Raises:
             InvalidArgument: ``top_k`` is below 1, a time has no time zone, or the vectors do not fit the index.
         """
-        _check_search(top_k, {"now": now, "since": since, "until": until})
+        check_search(top_k, {"now": now, "since": since, "until": until})
         with self.reading():
             if embedded is not None:
                 self._check_vectors(embedded)
@@ -384,27 +386,3 @@ class RecallIndex:
             return self._ranking.search(
                 query, now, top_k, embedded, Filter(kinds, since, until, min_importance, boost_preferences)
             )
-
-
-def _check(document: Document) -> None:
-    if not document.id:
-        raise InvalidArgument("id: expected a non-empty string")
-    if not 0 <= document.importance <= STARS:
-        raise InvalidArgument(f"importance: expected 0 to {STARS} stars, got {document.importance}")
-    if not 0 <= document.confidence <= 1:
-        raise InvalidArgument(f"confidence: expected a number from 0 to 1, got {document.confidence}")
-    if not -(2**63) <= document.position < 2**63:
-        raise InvalidArgument(f"position: expected a signed 64-bit integer, got {document.position}")
-    _check_aware({"time": document.time, "expires": document.expires})
-
-
-def _check_search(top_k: int, times: Mapping[str, datetime | None]) -> None:
-    if top_k < 1:
-        raise InvalidArgument(f"top_k: expected an integer from 1, got {top_k}")
-    _check_aware(times)
-
-
-def _check_aware(times: Mapping[str, datetime | None]) -> None:
-    for name, time in times.items():
-        if time is not None and time.tzinfo is None:
-            raise InvalidArgument(f"{name}: {time} has no time zone; pass an aware time, such as datetime.now(UTC)")

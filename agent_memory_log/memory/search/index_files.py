@@ -1,0 +1,87 @@
+"""Names the index files of subjects, and erases from them what was erased from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent_memory_log.capabilities import IndexFolder
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.memory.stream.subjects import Subject
+from agent_memory_log.steps import Steps, work
+
+if TYPE_CHECKING:
+    from agent_memory_log.memory.search.warm_index import WarmIndex
+
+_LETTERS = 40
+
+
+def owner_of(agent: str) -> str:
+    """Return the name of the subject whose stream has this agent id, for its index. It tells nothing about it."""
+    return sha256(agent.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def file_stem(agent: str) -> str:
+    """Return the first part of the names of a subject's index files. The format follows."""
+    return owner_of(agent)[:_LETTERS]
+
+
+@cache
+def index_type() -> type[WarmIndex] | None:
+    """Return the class of warm indexes, or None without the extra. numpy loads slowly, so it is imported on demand."""
+    try:
+        import agent_memory_log.recall  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # raises if the extra is missing
+    except InvalidArgument:
+        return None
+    from agent_memory_log.memory.search.warm_index import WarmIndex  # noqa: PLC0415  # see above
+
+    return WarmIndex
+
+
+def erase_from_index(subject: Subject, folder: IndexFolder | None) -> Steps[None]:
+    """Erase from a subject's index file what was erased from the store. Remove a file that cannot be made current.
+
+    Raises the errors of ``Store.load_run``.
+    """
+    if folder is None:
+        return
+    files = yield from work(lambda: _files_of(folder.path, [subject.agent]))
+    if not files:
+        return
+    make = index_type()
+    keep: Path | None = None
+    if make is not None:
+        index = make(subject, folder)
+        yield from index.refresh(None)
+        keep = yield from work(index.close)
+    yield from work(lambda: _remove(file for file in files if keep is None or not file.name.startswith(keep.name)))
+
+
+def erase_from_indexes(subjects: Iterable[Subject], folder: IndexFolder | None) -> Steps[None]:
+    """Do ``erase_from_index`` for all subjects of a store, and remove the index files of others."""
+    if folder is None:
+        return
+    agents: list[str] = []
+    for subject in subjects:
+        yield from erase_from_index(subject, folder)
+        agents.append(subject.agent)
+    yield from work(lambda: _remove(set(_files_of(folder.path, None)) - set(_files_of(folder.path, agents))))
+
+
+def _files_of(folder: Path, agents: Iterable[str] | None) -> list[Path]:
+    """Return the index files of the subjects whose streams have these agent ids. None returns all files."""
+    stems = None if agents is None else {file_stem(agent) for agent in agents}
+    try:
+        return [file for file in folder.iterdir() if stems is None or file.name[:_LETTERS] in stems]
+    except OSError:
+        return []  # there is no such folder
+
+
+def _remove(files: Iterable[Path]) -> None:
+    for file in files:
+        with suppress(OSError):  # another process removed it
+            file.unlink()

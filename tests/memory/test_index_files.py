@@ -178,7 +178,7 @@ def test_erased_words_are_gone_from_the_files(
             if after == "compact without search":
                 from agent_memory_log.memory.search import index_files  # noqa: PLC0415  # to replace a cached function
 
-                monkeypatch.setattr(index_files, "index_type", lambda: None)
+                monkeypatch.setattr(index_files, "index_maker", lambda: None)
             amlog.ok("compact", "--store", url_of(tmp_path))
         folder = tmp_path / "runs.db-index"
         left = content(tmp_path) if folder.exists() else b""

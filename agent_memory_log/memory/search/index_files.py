@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -20,26 +20,35 @@ if TYPE_CHECKING:
 _LETTERS = 40
 
 
-def owner_of(agent: str) -> str:
-    """Return the name of the subject whose stream has this agent id, for its index. It tells nothing about it."""
-    return sha256(agent.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def file_stem(agent: str) -> str:
-    """Return the first part of the names of a subject's index files. The format follows."""
-    return owner_of(agent)[:_LETTERS]
-
-
 @cache
-def index_type() -> type[WarmIndex] | None:
-    """Return the class of warm indexes, or None without the extra. numpy loads slowly, so it is imported on demand."""
+def index_maker() -> Callable[[Subject, IndexFolder | None], WarmIndex] | None:
+    """Return the function that opens the index of a subject, in a file of the folder, or in memory for None.
+
+    Returns None without the extra. numpy loads slowly, so it is imported on demand.
+    """
     try:
-        import agent_memory_log.recall  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # raises if the extra is missing
+        from agent_memory_log.recall.index import FORMAT, IndexFile  # noqa: PLC0415  # raises if the extra is missing
     except InvalidArgument:
         return None
     from agent_memory_log.memory.search.warm_index import WarmIndex  # noqa: PLC0415  # see above
 
-    return WarmIndex
+    def make(subject: Subject, folder: IndexFolder | None) -> WarmIndex:
+        if folder is None:
+            return WarmIndex(subject, None)
+        path = folder.path / f"{_stem(subject.agent)}-{FORMAT}.db"
+        return WarmIndex(subject, IndexFile(path, _digest(subject.agent), folder.mode))
+
+    return make
+
+
+def _digest(agent: str) -> str:
+    """Return a name for the subject whose stream has this agent id. It tells nothing about the subject."""
+    return sha256(agent.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _stem(agent: str) -> str:
+    """Return the first part of the names of a subject's index files. The format follows."""
+    return _digest(agent)[:_LETTERS]
 
 
 def erase_from_index(subject: Subject, folder: IndexFolder | None) -> Steps[None]:
@@ -52,7 +61,7 @@ def erase_from_index(subject: Subject, folder: IndexFolder | None) -> Steps[None
     files = yield from work(lambda: _files_of(folder.path, [subject.agent]))
     if not files:
         return
-    make = index_type()
+    make = index_maker()
     keep: Path | None = None
     if make is not None:
         index = make(subject, folder)
@@ -74,7 +83,7 @@ def erase_from_indexes(subjects: Iterable[Subject], folder: IndexFolder | None) 
 
 def _files_of(folder: Path, agents: Iterable[str] | None) -> list[Path]:
     """Return the index files of the subjects whose streams have these agent ids. None returns all files."""
-    stems = None if agents is None else {file_stem(agent) for agent in agents}
+    stems = None if agents is None else {_stem(agent) for agent in agents}
     try:
         return [file for file in folder.iterdir() if stems is None or file.name[:_LETTERS] in stems]
     except OSError:

@@ -18,7 +18,7 @@ from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_key
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports import Hit, Hits
-from agent_memory_log.memory.search.index_files import index_type
+from agent_memory_log.memory.search.index_files import index_maker
 from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.state import State
@@ -58,7 +58,7 @@ def search_each(context: Context, calls: Sequence[Search], scopes: tuple[str, ..
         InvalidArgument: An embedder is given and the extra ``recall`` is not installed, or the embedder has no
             method ``embed``.
     """
-    make = index_type()
+    make = index_maker()
     embedder = context.hooks.embedder
     if make is None:
         if embedder is not None:
@@ -122,7 +122,7 @@ def _prepared(
 
 def _embed_query(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]:
     """Return the query's vectors, or a note why embedding failed, and the embedder fixed to that model."""
-    from agent_memory_log.recall import Fixed, embed  # noqa: PLC0415  # as in index_type
+    from agent_memory_log.recall import Fixed, embed  # noqa: PLC0415  # as in index_maker
 
     embedded = embed(embedder, [query], "query")
     return embedded, Fixed(embedder, embedded.model)

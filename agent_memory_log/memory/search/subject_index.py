@@ -12,10 +12,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from agent_memory_log.capabilities import IndexFolder
 from agent_memory_log.memory.records.messages import message_of
 from agent_memory_log.memory.records.record import Evidence, RunId, place_name
-from agent_memory_log.memory.search.index_files import file_stem, owner_of
 from agent_memory_log.memory.search.indexed_texts import IndexedTexts, message_document, record_document
 from agent_memory_log.memory.search.linked_runs import NOTHING, UNREAD, KnownRuns, News, Reached
 from agent_memory_log.memory.search.stored_vectors import StoredVectors
@@ -24,7 +22,6 @@ from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.memory.stream.vectors import TextName, name_of, record_name
 from agent_memory_log.recall import Embedder, IndexFile, RecallIndex
-from agent_memory_log.recall.index import FORMAT
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import RunHead
 
@@ -81,10 +78,10 @@ class SubjectIndex:
         is_verified: Whether it is known that the index is of this store and not of one that a backup replaced.
     """
 
-    def __init__(self, subject: Subject, folder: IndexFolder | None) -> None:
-        """Open the index in a file of ``folder``, or make an empty index in memory for None."""
+    def __init__(self, subject: Subject, file: IndexFile | None) -> None:
+        """Open the index in ``file``, or make an empty index in memory for None."""
         self.subject = subject
-        self.index = RecallIndex(None if folder is None else index_file(folder, subject.agent))
+        self.index = RecallIndex(file)
         self.texts = IndexedTexts(self.index)
         self.is_verified = self.index.file is None
         self._refresh = 0
@@ -317,14 +314,6 @@ class SubjectIndex:
         for data in fresh:
             self.texts.put_vectors(name_of(data), data.model, data.dimension, data.vectors)
         return True
-
-
-def index_file(folder: IndexFolder, agent: str) -> IndexFile:
-    """Return the file of the index of the subject whose stream has this agent id.
-
-    Subjects and releases have different files. The name tells nothing about the subject.
-    """
-    return IndexFile(folder.path / f"{file_stem(agent)}-{FORMAT}.db", owner_of(agent), folder.mode)
 
 
 def _run_name(run_id: RunId) -> str:

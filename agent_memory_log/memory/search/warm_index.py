@@ -17,7 +17,6 @@ from typing import TypeVar
 
 import msgspec
 
-from agent_memory_log.capabilities import IndexFolder
 from agent_memory_log.errors import (
     AgentMemoryLogError,
     CursorOutOfRange,
@@ -34,7 +33,7 @@ from agent_memory_log.memory.search.subject_index import SubjectIndex
 from agent_memory_log.memory.stream.payloads import MemoryVectors
 from agent_memory_log.memory.stream.subjects import FORGOTTEN, Subject
 from agent_memory_log.memory.stream.vectors import VECTOR_TYPES, is_alive, name_of
-from agent_memory_log.recall import DocumentHit, Embedded, Embedder, IndexLost, embed
+from agent_memory_log.recall import DocumentHit, Embedded, Embedder, IndexFile, IndexLost, embed
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import Steps, append, load, redact, work
 from agent_memory_log.store import AppendResult
@@ -65,10 +64,10 @@ class _EmbeddedBatch(msgspec.Struct, frozen=True):
 class WarmIndex:
     """The index of a subject's texts. Tasks and threads may share it, because a lock protects it."""
 
-    def __init__(self, subject: Subject, folder: IndexFolder | None) -> None:
-        """Open the index in a file of ``folder``, or make one in memory for None. ``refresh`` reads the subject."""
+    def __init__(self, subject: Subject, file: IndexFile | None) -> None:
+        """Open the index in ``file``, or make one in memory for None. ``refresh`` reads the subject."""
         self.subject = subject
-        self._contents = SubjectIndex(subject, folder)
+        self._contents = SubjectIndex(subject, file)
         self._lock = self._contents.index.lock
         self._embedding = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Tests of the index files beside a store: they change no search, are private to a subject, and lose what is erased."""
+"""Tests of the index files beside a store: they change no search, are private to a subject, and lose erased texts."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Amlog:
 
 def without_file(store: SyncStore, **options: object) -> SyncMemoryClient:
     """Return a client whose indexes are in memory."""
-    made = SyncMemoryClient(store, **options)  # type: ignore[arg-type]  # the options of a client
-    made._indexes.folder = None
-    return made
+    client = SyncMemoryClient(store, **options)  # type: ignore[arg-type]  # the options of a client
+    client._indexes.folder = None
+    return client
 
 
-def found(hits: Hits) -> list[tuple[str, float]]:
+def texts_and_scores(hits: Hits) -> list[tuple[str, float]]:
     return [(hit.text, round(hit.score, 4)) for hit in hits]
 
 
@@ -99,7 +99,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 1), words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join))
     def search(self, at: int, words: str) -> None:
-        assert found(self.clients[at].search(words)) == found(self.control.search(words))
+        assert texts_and_scores(self.clients[at].search(words)) == texts_and_scores(self.control.search(words))
 
     @rule(at=st.integers(0, 1))
     def restart(self, at: int) -> None:
@@ -111,9 +111,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def clients_find_the_same(self) -> None:
-        expected = found(self.control.search(QUERY, top_k=50))
+        expected = texts_and_scores(self.control.search(QUERY, top_k=50))
         for me in self.clients:
-            assert found(me.search(QUERY, top_k=50)) == expected
+            assert texts_and_scores(me.search(QUERY, top_k=50)) == expected
 
 
 TestStoreMachine = StoreMachine.TestCase
@@ -247,9 +247,9 @@ def test_a_store_that_a_backup_replaced_is_indexed_again(tmp_path: Path, amlog: 
     shutil.copyfile(tmp_path / "backup.db", tmp_path / "runs.db")
     with open_sync_store(url_of(tmp_path)) as store:
         say(store, "run", *(f"zebra {number} after the loss" for number in range(more)))
-        expected = found(without_file(store).of(who).search("zebra"))
+        expected = texts_and_scores(without_file(store).of(who).search("zebra"))
         assert len(expected) == 2 + more
-        assert found(SyncMemoryClient(store).of(who).search("zebra")) == expected
+        assert texts_and_scores(SyncMemoryClient(store).of(who).search("zebra")) == expected
 
 
 def test_damage_is_never_an_error_of_a_search(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_damage_is_never_an_error_of_a_search(tmp_path: Path) -> None:
         embedder = Meaning(tokens=True)
         client = SyncMemoryClient(store, embedder=embedder)
         client.of(who).link_run("agent", "run")
-        expected = found(client.of(who).search("zebra 77"))
+        expected = texts_and_scores(client.of(who).search("zebra 77"))
         (file,) = (path for path in (tmp_path / "runs.db-index").iterdir() if path.name.endswith(".db"))
         for seed in range(12):
             generator = random.Random(seed)
@@ -267,7 +267,7 @@ def test_damage_is_never_an_error_of_a_search(tmp_path: Path) -> None:
             for _ in range(30):
                 data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
             file.write_bytes(data)
-            assert found(SyncMemoryClient(store, embedder=embedder).of(who).search("zebra 77")) == expected
+            assert texts_and_scores(SyncMemoryClient(store, embedder=embedder).of(who).search("zebra 77")) == expected
 
 
 def test_a_read_only_store_gets_no_files(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_new_process_reads_no_message_and_no_vector_again(tmp_path: Path) -> N
         say(store, "run", *(f"a puppy {number}" for number in range(20)))
         embedder = Meaning(tokens=True)
         SyncMemoryClient(store, embedder=embedder).of(who).link_run("agent", "run")
-        expected = found(SyncMemoryClient(store, embedder=embedder).of(who).search("dog"))
+        expected = texts_and_scores(SyncMemoryClient(store, embedder=embedder).of(who).search("dog"))
         again = SyncMemoryClient(store, embedder=embedder).of(who)
         events: list[tuple[str, int]] = []
         raw = store.load_run
@@ -296,7 +296,7 @@ def test_a_new_process_reads_no_message_and_no_vector_again(tmp_path: Path) -> N
             events.append((run, len(snapshot.log)))
             return snapshot
 
-        store.load_run = load_run  # type: ignore[method-assign, assignment]  # notes what is read
-        assert found(again.search("dog")) == expected
+        store.load_run = load_run  # type: ignore[method-assign, assignment]  # counts the events
+        assert texts_and_scores(again.search("dog")) == expected
         assert max(count for run, count in events if run in {"run", "vectors"}) <= 1
         assert len(embedder.asked) == 20

@@ -139,7 +139,7 @@ def _bytes_of(file: IndexFile) -> bytes:
     return b"".join(path.read_bytes() for path in file.path.parent.iterdir())
 
 
-def test_nothing_of_a_removed_document_is_in_the_files(file: IndexFile) -> None:
+def test_the_files_hold_no_part_of_a_removed_document(file: IndexFile) -> None:
     index, other = RecallIndex(file), RecallIndex(file)
     index.use_model("m", 8)
     pooled = vectors_of(1)

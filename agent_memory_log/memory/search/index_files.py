@@ -1,4 +1,4 @@
-"""Names the index files of subjects, and erases from them what was erased from the store."""
+"""Names the index files of subjects, and erases texts from them that were erased from the store."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _stem(agent: str) -> str:
 
 
 def erase_from_index(subject: Subject, folder: IndexFolder | None) -> Steps[None]:
-    """Erase from a subject's index file what was erased from the store. Remove a file that cannot be made current.
+    """Bring a subject's index file up to date, so that it has no erased text. Remove a file for which this fails.
 
     Raises the errors of ``Store.load_run``.
     """

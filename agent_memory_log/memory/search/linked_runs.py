@@ -30,7 +30,7 @@ class News(msgspec.Struct, frozen=True):
     Attributes:
         run_id: The run.
         snapshot: The events that were read, or None if the run has expired.
-        from_start: Whether the run was read again from its first event.
+        from_start: True if the run was read again from its first event.
     """
 
     run_id: RunId
@@ -39,7 +39,7 @@ class News(msgspec.Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the run has no events after these."""
+        """True if the run has no events after these."""
         return self.snapshot is None or self.snapshot.last_seq >= self.snapshot.version
 
     def is_newer_than(self, head: RunHead | None) -> bool:
@@ -50,7 +50,7 @@ class News(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True, array_like=True):
-    """How far a run was read.
+    """The point up to which a run was read.
 
     Attributes:
         head: The run's head when it was read, or None if it had expired.
@@ -70,7 +70,7 @@ NOTHING = Reached(UNREAD)
 
 
 class KnownRuns(msgspec.Struct, frozen=True):
-    """Linked runs, how far each was read, and the head of each then. See ``Reached``, ``NOTHING`` and ``UNREAD``."""
+    """Linked runs, the point up to which each was read, and its head. See ``Reached``, ``NOTHING`` and ``UNREAD``."""
 
     run_ids: tuple[RunId, ...]
     reached: tuple[Reached, ...]

@@ -15,8 +15,10 @@ from agent_memory_log.store import AppendResult
 _BATCH_BYTES = 2 * 1024 * 1024
 
 _STORED, _REMOVED, _ORPHANS, _READ_TO = "vectors", "removed texts", "orphans", "vectors read to"
-"""The spaces of the marks: the text and model of each stored vector by its seq, the names of removed texts, the seqs of
-vectors whose text is gone, and the seq up to which the stream was read.
+"""The spaces of the marks.
+
+They hold the text and model of each stored vector by its seq, and the names of removed texts. They also hold the seqs
+of vectors without a text, and the seq up to which the stream was read.
 """
 
 HasText = Callable[[TextName], bool]

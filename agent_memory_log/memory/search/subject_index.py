@@ -32,7 +32,7 @@ _read_reached = msgspec.msgpack.Decoder(Reached).decode
 
 
 class StreamMark(msgspec.Struct, frozen=True, array_like=True):
-    """What the index holds of the subject's stream.
+    """The point up to which the index holds the subject's stream.
 
     Attributes:
         first_seq: The stream's first seq.
@@ -88,7 +88,7 @@ class SubjectIndex:
         self.forget()
 
     def forget(self) -> None:
-        """Forget what was compared with the index, because the index changed or was lost."""
+        """Forget the comparison with the index, because the index changed or was lost."""
         self.vectors = StoredVectors(self.index)
         self._state: State | None = None
         self._compared_at = -1
@@ -98,7 +98,7 @@ class SubjectIndex:
 
     @contextmanager
     def changing(self) -> Generator[None]:
-        """Change the index. If the change fails, forget it; an index in memory is cleared.
+        """Change the index. If this fails, the index has no part of the change. An index in memory is then empty.
 
         Raises:
             IndexLost: See ``RecallIndex.changing``.
@@ -108,7 +108,7 @@ class SubjectIndex:
                 yield
         except BaseException:
             self.forget()
-            if self.index.file is None:  # a file has kept nothing of the change
+            if self.index.file is None:  # a file did not keep the change
                 self.index.clear()
             raise
 
@@ -141,12 +141,12 @@ class SubjectIndex:
             self.forget()
             self.index.clear()
         with self.index.reading():
-            known = self._known_runs
-            if known is None or known.run_ids != linked or self._known_at != self.index.generation:
+            runs = self._known_runs
+            if runs is None or runs.run_ids != linked or self._known_at != self.index.generation:
                 reached = tuple(map(self._reached, linked))
-                known = self._known_runs = KnownRuns(linked, reached, tuple([run.head for run in reached]))
+                runs = self._known_runs = KnownRuns(linked, reached, tuple([run.head for run in reached]))
                 self._known_at = self.index.generation
-        return known
+        return runs
 
     def _reached(self, run_id: RunId) -> Reached:
         data = self.index.marks.of(_RUNS).get(_run_name(run_id))
@@ -228,7 +228,7 @@ class SubjectIndex:
         mark = StreamMark(state.first_seq, state.version, digest)
         if state is self._state and mark == old and self._compared_at == self.index.generation:
             return _Changes(mark, [], [], [], [], [], searchable)
-        known = self.index.marks.of(_RECORDS)
+        digests = self.index.marks.of(_RECORDS)
         is_equal = old is not None and old.forgotten == digest
         unlinked: list[RunId] = []
         if state is not self._state:  # a state never unlinks a run
@@ -236,11 +236,11 @@ class SubjectIndex:
             unlinked = [_run_id(name) for name in self.index.marks.of(_RUNS) if name not in linked]
         return _Changes(
             mark,
-            [record for record in known if record not in state.records],
+            [record for record in digests if record not in state.records],
             [
                 (copy(live), digest)
                 for record, live in state.records.items()
-                if known.get(record) != (digest := self._digest(live))
+                if digests.get(record) != (digest := self._digest(live))
             ],
             [] if is_equal else [Evidence(*event) for event in forgotten],
             [] if is_equal else list(state.until.items()),

@@ -142,9 +142,9 @@ class WarmIndex:
         yield from self.subject.refresh()
         runs = yield from self._locked(lambda: self._contents.linked(mark))
         if not self._contents.is_verified:
-            others = yield from read_otherwise(runs)
-            if others:
-                yield from work(lambda: self._wait_for_lock(lambda: self._contents.drop_runs(others)))
+            replaced_runs = yield from read_otherwise(runs)
+            if replaced_runs:
+                yield from work(lambda: self._wait_for_lock(lambda: self._contents.drop_runs(replaced_runs)))
                 return False
             self._contents.is_verified = True
         new = yield from read_new(runs)

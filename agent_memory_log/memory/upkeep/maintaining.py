@@ -99,7 +99,7 @@ def purge_all(now: datetime) -> Steps[int]:
 
 
 def purge_indexes(folder: IndexFolder | None) -> Steps[None]:
-    """Erase from all index files of a store what was erased from the store, and remove files that nobody needs."""
+    """Bring all index files of a store up to date, and remove files that belong to no subject."""
     subjects = yield from list_subjects(None)
     yield from erase_from_indexes(map(Subject, subjects), folder)
 

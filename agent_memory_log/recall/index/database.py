@@ -1,8 +1,8 @@
 """The SQLite database of an index: in memory, or in a file that several processes use at the same time.
 
 The file can be made again from the log, so damage never raises an error: the database is emptied, and ``IndexLost``
-tells the caller to fill it again. Each row has a checksum, and what has to exist is counted, so that neither a changed
-nor a missing row is believed. A file that cannot be used, for example on a full disk, is replaced by memory.
+tells the caller to fill it again. Each row has a checksum, and rows that have to exist are counted. So the index
+notices changed and missing rows. A file that cannot be used, for example on a full disk, is replaced by memory.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class Database(Handle):
             raise Damaged("the facts cannot be read") from error
 
     def scrub(self) -> None:
-        """Empty the write-ahead log if it may hold what was removed. Readers of other processes may prevent it."""
+        """Empty the write-ahead log if it may hold removed rows. Readers of other processes may prevent this."""
         if self.file is None:
             return
         with self._guarded():
@@ -229,7 +229,7 @@ class Database(Handle):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 facts = self._stored_facts()
-                if facts.generation == before:  # nobody has removed anything meanwhile
+                if facts.generation == before:  # no process has removed rows meanwhile
                     facts.may_hold_erased = False
                     self.write("facts", 1, msgspec.msgpack.encode(facts))
                     self._connection.execute("COMMIT")
@@ -237,9 +237,9 @@ class Database(Handle):
             finally:
                 self._end()
 
-    def damaged(self, what: str) -> Damaged:
+    def damaged(self, reason: str) -> Damaged:
         """Return the error to raise for damage in a block of ``reading`` or ``changing``."""
-        return Damaged(what)
+        return Damaged(reason)
 
     def execute(self, sql: str, arguments: Iterable[Any] = ()) -> sqlite3.Cursor:
         """Execute a statement."""
@@ -250,7 +250,7 @@ class Database(Handle):
         return read_row(self._connection, table, number)
 
     def find(self, table: str, number: int) -> bytes | None:
-        """Return the data of a row, or None if there is none."""
+        """Return the data of a row, or None if it does not exist."""
         return find_row(self._connection, table, number)
 
     def read_range(self, table: str, first: int, last: int) -> list[tuple[int, bytes]]:

@@ -63,7 +63,7 @@ class Facts(msgspec.Struct):
         buckets: One bit for each bucket of terms that exists.
         model: The model of the vectors, or ``""``.
         dimension: The dimension of its vectors.
-        may_hold_erased: Whether the write-ahead log may still hold what was removed.
+        may_hold_erased: True if the write-ahead log may still hold removed rows.
     """
 
     owner: str = ""
@@ -106,7 +106,7 @@ def read_row(connection: sqlite3.Connection, table: str, number: int) -> bytes:
 
 
 def find_row(connection: sqlite3.Connection, table: str, number: int) -> bytes | None:
-    """Return the data of a row, or None if there is none."""
+    """Return the data of a row, or None if it does not exist."""
     row = connection.execute(f"SELECT data, sum FROM {table} WHERE id = ?", (number,)).fetchone()  # noqa: S608  # a constant
     return None if row is None else checked(number, *row)
 

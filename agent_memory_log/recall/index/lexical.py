@@ -147,8 +147,8 @@ class LexicalIndex:
         for block in {*removals, *additions}:
             row = term.number << _TERM_BITS | block
             old = self._database.find("postings", row) or b""
-            kept = _without(old, removals[block]) if block in removals else old
-            new = kept + additions.get(block, array("I")).tobytes()
+            remaining = _without(old, removals[block]) if block in removals else old
+            new = remaining + additions.get(block, array("I")).tobytes()
             term.holders += (len(new) - len(old)) // 4
             if new:
                 self._database.write("postings", row, new)
@@ -196,8 +196,8 @@ class LexicalIndex:
             if question.compounds and word not in weights and (compounds := list(self._compounds(names))):
                 lookups.append((compounds, COMPOUND * rarity))
             word_matches: list[tuple[Numbers, Floats]] = []
-            for found, weight in lookups:
-                numbers, counts = self._postings(found)
+            for lookup, weight in lookups:
+                numbers, counts = self._postings(lookup)
                 share = np.where(has_role[numbers], LENGTH_OF_ROLES, LENGTH)
                 normal = SATURATION * (1 - share + share * spread * lengths[numbers])
                 word_matches.append((numbers, weight * counts / (counts + normal)))
@@ -221,10 +221,10 @@ class LexicalIndex:
         rows: list[bytes] = []
         for term in terms:
             first = term.number << _TERM_BITS
-            found = [data for _, data in self._database.read_range("postings", first, first | (1 << _TERM_BITS) - 1)]
-            if sum(map(len, found)) != 4 * term.holders:
+            blocks = [data for _, data in self._database.read_range("postings", first, first | (1 << _TERM_BITS) - 1)]
+            if sum(map(len, blocks)) != 4 * term.holders:
                 raise self._database.damaged(f"postings of term {term.number} are missing")
-            rows += found
+            rows += blocks
         packed = np.frombuffer(b"".join(rows), np.uint32)
         numbers = (packed >> 8).astype(np.int32)
         if len(numbers) and int(numbers.max()) >= self._columns.count:

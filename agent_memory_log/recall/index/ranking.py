@@ -81,14 +81,14 @@ class Ranking:
         self._languages = languages
 
     def search(
-        self, query: str, now: datetime, top_k: int, embedded: Embeddings | None, wanted: Filter
+        self, query: str, now: datetime, top_k: int, embedded: Embeddings | None, only: Filter
     ) -> list[DocumentHit]:
         """See ``RecallIndex.search``."""
-        parts = self._parts(query, now, wanted.boost_preferences, embedded)
+        parts = self._parts(query, now, only.boost_preferences, embedded)
         total = np.zeros(self._columns.count)
         for name in sorted(parts):
             total += parts[name]
-        allowed = (total > 0) & self._allowed(now, wanted)
+        allowed = (total > 0) & self._allowed(now, only)
         own = parts["words"] + parts.get("vectors", 0.0)
         best = self._best(np.where(allowed, total, 0.0), own, top_k)
         return [_hit(stored, number, float(total[number]), parts) for number, stored in best]
@@ -132,19 +132,19 @@ class Ranking:
             parts["confidence"] = score * (confidence.astype(np.float64) - 1)
         return parts
 
-    def _allowed(self, now: datetime, wanted: Filter) -> Flags:
+    def _allowed(self, now: datetime, only: Filter) -> Flags:
         columns = self._columns
         allowed: Flags = columns["alive"] & (columns["expires"] > now.timestamp())
         allowed &= columns["confidence"] > 0  # the rounded total of such a document may exceed 0
-        if wanted.kinds is not None:
-            numbers = [number for kind in wanted.kinds if (number := self._kinds.find(kind)) is not None]
+        if only.kinds is not None:
+            numbers = [number for kind in only.kinds if (number := self._kinds.find(kind)) is not None]
             allowed &= np.isin(columns["kind"], numbers)
-        if wanted.since is not None:
-            allowed &= self._conversations.times >= wanted.since.timestamp()
-        if wanted.until is not None:
-            allowed &= self._conversations.times < wanted.until.timestamp()
-        if wanted.min_importance > 0:
-            allowed &= columns["stars"] >= min(wanted.min_importance, STARS + 1)
+        if only.since is not None:
+            allowed &= self._conversations.times >= only.since.timestamp()
+        if only.until is not None:
+            allowed &= self._conversations.times < only.until.timestamp()
+        if only.min_importance > 0:
+            allowed &= columns["stars"] >= min(only.min_importance, STARS + 1)
         return allowed
 
     def _best(self, total: Floats, own: Floats, top_k: int) -> list[tuple[int, Stored]]:

@@ -109,7 +109,7 @@ class RecallIndex:
 
     @contextmanager
     def changing(self) -> Generator[None]:
-        """Make several calls in one transaction. If the block raises an error, a file keeps nothing of them.
+        """Make several calls in one transaction. If the block raises an error, a file keeps none of them.
 
         Raises:
             IndexLost: As ``reading``.
@@ -162,8 +162,8 @@ class RecallIndex:
             and self._database.execute("SELECT count(*) FROM blocks").fetchone() != (self._columns.blocks,)
         ):
             raise self._database.damaged("blocks are missing")
-        named = sum(names.load() for names in (self._speakers, self._kinds, self._languages, self._sessions))
-        if named != facts.names:
+        names_read = sum(names.load() for names in (self._speakers, self._kinds, self._languages, self._sessions))
+        if names_read != facts.names:
             raise self._database.damaged("names are missing")
         self._conversations.forget()
         self.marks.forget()
@@ -179,7 +179,7 @@ class RecallIndex:
 
     @property
     def may_hold_erased(self) -> bool:
-        """Whether ``scrub`` has something to erase."""
+        """True if ``scrub`` has something to erase."""
         return self._database.file is not None and self._database.facts.may_hold_erased
 
     def scrub(self) -> None:

@@ -89,8 +89,9 @@ def main() -> None:
             opened = _in_new_process(f"sqlite:///{path}")
             files = sum(file.stat().st_size for file in path.with_name(f"{path.name}-index").glob("*"))
             print(
-                f"{size:,} messages: index made in {first['first']:.1f} s with at most {first['peak']:.0f} MB, "
-                f"{files / size:.0f} bytes of files a message, "
+                f"{size:,} messages: the index was made in {first['first']:.1f} s with at most {first['peak']:.0f} MB. "
+                f"It has {files / size:.0f} bytes a message. "
+                f"In a new process, the "
                 f"first search of a process {opened['first'] * 1e3:.0f} ms and {opened['grown']:.0f} MB, "
                 f"later ones {opened['median'] * 1e3:.1f} ms, 99 % within {opened['slowest'] * 1e3:.1f} ms"
             )

@@ -109,7 +109,7 @@ class RecallIndex:
 
     @contextmanager
     def changing(self) -> Generator[None]:
-        """Make several calls in one transaction. If the block raises an error, a file keeps none of them.
+        """Make several calls in one transaction. If the block raises an error, a file does not change.
 
         Raises:
             IndexLost: As ``reading``.

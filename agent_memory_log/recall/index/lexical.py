@@ -46,6 +46,7 @@ BLOCK: Final = 12
 
 _TERM_BITS: Final = 24 - BLOCK
 _BUCKETS: Final = 4_096
+_BUCKETS_IN_MEMORY: Final = 256
 _PREFIX: Final = SHORTEST_PART
 """Terms with the same first letters are in one bucket, so that a bucket holds all compounds of a word."""
 
@@ -80,10 +81,11 @@ class LexicalIndex:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the changes that are not written."""
+        """Forget the changes that are not written, and the buckets that are in memory."""
         self._added: dict[str, array[int]] = {}
         self._removed: dict[str, set[int]] = {}
         self._documents: set[int] = set()
+        self._read: dict[int, _Bucket] = {}
 
     def append(self, document: int, terms: Iterable[str]) -> tuple[list[str], int]:
         """Index a document. ``terms`` repeats each term as often as it occurs.
@@ -160,10 +162,16 @@ class LexicalIndex:
     def _bucket(self, number: int) -> _Bucket:
         if not self._database.facts.buckets[number >> 3] >> (number & 7) & 1:
             return {}
-        try:
-            return _read_bucket(self._database.read("buckets", number))
-        except msgspec.DecodeError as error:
-            raise self._database.damaged(f"the terms of bucket {number} cannot be read") from error
+        bucket = self._read.get(number)
+        if bucket is None:
+            try:
+                bucket = _read_bucket(self._database.read("buckets", number))
+            except msgspec.DecodeError as error:
+                raise self._database.damaged(f"the terms of bucket {number} cannot be read") from error
+            if len(self._read) >= _BUCKETS_IN_MEMORY:
+                self._read.clear()
+            self._read[number] = bucket
+        return bucket
 
     def _put_bucket(self, number: int, bucket: _Bucket) -> None:
         exists = bytearray(self._database.facts.buckets)

@@ -148,14 +148,14 @@ class Ranking:
         return allowed
 
     def _best(self, total: Floats, own: Floats, top_k: int) -> list[tuple[int, Stored]]:
+        numbers = np.flatnonzero(total > 0)
         # Scores that differ only by the rounding of their sums count as equal.
-        total = np.round(total, DECIMALS)
-        least = float(np.partition(total, -top_k)[-top_k]) if len(total) > top_k else 0.0
-        numbers = np.flatnonzero(total >= least if least > 0 else total > 0)
+        scores = np.round(total[numbers], DECIMALS)
+        least = float(np.partition(scores, -top_k)[-top_k]) if len(scores) > top_k else 0.0
+        best = scores >= least if least > 0 else scores > 0
+        numbers, scores = numbers[best], scores[best]
         # The complement of a position orders like its negative, and the least integer has no negative.
-        ranks = np.stack(
-            [-total[numbers], -own[numbers], -np.nan_to_num(self._conversations.times[numbers])], dtype=np.float64
-        )
+        ranks = np.stack([-scores, -own[numbers], -np.nan_to_num(self._conversations.times[numbers])], dtype=np.float64)
         last_rank = ~self._columns["position"][numbers]
         order = np.lexsort((last_rank, *ranks[::-1]))
         ranks, last_rank, numbers = ranks[:, order], last_rank[order], numbers[order]
@@ -163,13 +163,13 @@ class Ranking:
             ties = (ranks == ranks[:, top_k - 1 : top_k]).all(axis=0) & (last_rank == last_rank[top_k - 1])
             end = int(np.flatnonzero(ties)[-1]) + 1
             ranks, last_rank, numbers = ranks[:, :end], last_rank[:end], numbers[:end]
-        best = [
+        ordered = [
             (*rank, position, stored.id, number, stored)
             for rank, position, number in zip(ranks.T.tolist(), last_rank.tolist(), numbers.tolist(), strict=True)
             for stored in (self._documents.read(number),)
         ]
-        best.sort(key=lambda item: item[:-2])
-        return [(item[-2], item[-1]) for item in best[:top_k]]
+        ordered.sort(key=lambda item: item[:-2])
+        return [(item[-2], item[-1]) for item in ordered[:top_k]]
 
 
 def _hit(stored: Stored, number: int, score: float, parts: Mapping[str, Floats]) -> DocumentHit:

@@ -165,6 +165,7 @@ class RecallIndex:
         names_read = sum(names.load() for names in (self._speakers, self._kinds, self._languages, self._sessions))
         if names_read != facts.names:
             raise self._database.damaged("names are missing")
+        self._lexical.forget()
         self._conversations.forget()
         self.marks.forget()
         self._free = None

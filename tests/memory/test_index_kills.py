@@ -49,7 +49,7 @@ def _check(folder: Path) -> None:
             for event in store.load_run("agent", f"run-{run}").log
             if isinstance(event.data, UserMessage)
         ]
-    assert set(re.findall(rb"secret\d+x\d", content(folder))) == {text.split()[1].encode() for text in texts}
+    assert set(re.findall(rb"secret\d+x\d", content(folder))) <= {text.split()[1].encode() for text in texts}
 
 
 def test_killed_searchers_leave_a_right_index(tmp_path: Path) -> None:

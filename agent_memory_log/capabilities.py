@@ -1,9 +1,12 @@
-"""Optional capabilities of a store: releasing unused space and making a backup while others write."""
+"""Optional capabilities of a store: releasing unused space, making a backup while others write, and
+keeping search indexes beside the store.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, Protocol, overload, runtime_checkable
 
 import msgspec
@@ -69,3 +72,25 @@ class BacksUp(Protocol):
 
     @overload
     def backup(self: SyncStore, target: str | os.PathLike[str]) -> BackupResult: ...
+
+
+class IndexFolder(msgspec.Struct, frozen=True):
+    """A folder for search indexes, which can be made again from the store.
+
+    Attributes:
+        path: The folder. It need not exist.
+        mode: The permissions of its files, which are those of the store.
+    """
+
+    path: Path
+    mode: int
+
+
+@runtime_checkable
+class KeepsIndexes(Protocol):
+    """A ``Store`` or a ``SyncStore`` on this machine, beside which search indexes may be kept."""
+
+    @property
+    def index_folder(self) -> IndexFolder | None:
+        """The folder of this store's indexes, or None if nothing may be written, for a read-only handle."""
+        ...

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable
 
-from agent_memory_log import Event, PlannerNote, Store, ToolResult, new_event, open_store, open_sync_store
+from agent_memory_log import Event, PlannerNote, Store, ToolResult, UserMessage, new_event, open_store, open_sync_store
 from agent_memory_log.memory import SyncMemoryClient
 from agent_memory_log_sqlite import SyncSqliteStore
 from tests.memory.stores import TOGETHER, SaidPreferences
@@ -65,6 +65,29 @@ def append_until_killed_async(url: str, first: str) -> None:
             await asyncio.gather(*(task(int(first) + number) for number in range(10)))
 
     asyncio.run(main())
+
+
+def search_until_killed(url: str, first: str) -> None:
+    """Change messages and search them, until the process is killed. Searches with and without an embedder alternate."""
+    from tests.memory.test_search_vectors import Meaning  # noqa: PLC0415  # numpy loads slowly
+
+    number = int(first)
+    with open_sync_store(url) as store:
+        plain = SyncMemoryClient(store).of(TOGETHER)
+        embedding = SyncMemoryClient(store, embedder=Meaning(tokens=True)).of(TOGETHER)
+        acknowledge("ready")
+        while True:
+            run = f"run-{number % 3}"
+            texts = [f"puppy secret{number}x{part} storm {'word ' * (number % 50)}" for part in range(5)]
+            version = store.append_events("agent", run, *(new_event(UserMessage(text)) for text in texts)).version
+            plain.link_run("agent", run)
+            (embedding if number % 3 else plain).search(f"puppy secret{number}x1")
+            if number % 5 == 1:
+                store.delete_run("agent", run)
+            else:
+                store.redact_events("agent", run, [version - 1, version])
+            acknowledge(str(number))
+            number += 1
 
 
 def append_together(url: str, writer: str, runs: str, count: str) -> None:

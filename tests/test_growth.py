@@ -171,7 +171,7 @@ def test_quadratic_time_is_detected() -> None:
 @pytest.mark.parametrize("call", ["kinds", "boosts"])
 def test_filters_by_kinds_and_boosts_take_linear_time(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each record needs one lookup of its name, without a loop over the caller's names."""
-    monkeypatch.setattr(searching, "_index_type", lambda: None)
+    monkeypatch.setattr(searching, "index_maker", lambda: None)
 
     def call_with(count: int) -> Callable[[], object]:
         store = stores.enter_context(open_sync_store("memory:"))

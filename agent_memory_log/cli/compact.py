@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from agent_memory_log.capabilities import CompactResult, Compacts
+from agent_memory_log.capabilities import CompactResult, Compacts, KeepsIndexes
 from agent_memory_log.cli.errors import CommandFailed
 from agent_memory_log.cli.options import AsJson, StoreUrl, scheme, with_store
 from agent_memory_log.cli.output import Output
 from agent_memory_log.cli.terminal_text import size
-from agent_memory_log.memory.upkeep.maintaining import purge_all
+from agent_memory_log.memory.upkeep.maintaining import purge_all, purge_indexes
 from agent_memory_log.steps import run_async
 from agent_memory_log.store import Store
 
@@ -17,7 +17,8 @@ from agent_memory_log.store import Store
 def compact(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Free unused disk space.
 
-    Redacted and deleted data is erased from the file permanently, with the memories that have no other evidence.
+    Redacted and deleted data is erased from the file permanently, with the memories that have no other evidence. It is
+    also erased from the files of the search index.
     Readable events are not changed.
 
     With --json: an object with before and after, the sizes in bytes.
@@ -27,6 +28,7 @@ def compact(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
         if not isinstance(opened, Compacts):
             raise CommandFailed(f"{scheme(store)}: stores cannot be compacted")
         await run_async(purge_all(datetime.now(UTC)), opened)
+        await run_async(purge_indexes(opened.index_folder if isinstance(opened, KeepsIndexes) else None), opened)
         return await opened.compact()
 
     result = with_store(store, work)

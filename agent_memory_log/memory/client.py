@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_memory_log.capabilities import KeepsIndexes
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.calls import Memory
@@ -93,7 +94,7 @@ class MemoryClient:
             merger,
         )
         self._warm = WarmSubjects()
-        self._indexes = WarmIndexes(index_bytes)
+        self._indexes = WarmIndexes(index_bytes, store.index_folder if isinstance(store, KeepsIndexes) else None)
 
     def of(self, principal: Principal) -> Memory:
         """Return the memory that a principal may reach. Raises ``InvalidArgument`` if it is not a ``Principal``."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from agent_memory_log.capabilities import KeepsIndexes
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory import operations as table
@@ -125,7 +126,7 @@ class SyncMemoryClient:
             merger,
         )
         self._warm = WarmSubjects()
-        self._indexes = WarmIndexes(index_bytes)
+        self._indexes = WarmIndexes(index_bytes, store.index_folder if isinstance(store, KeepsIndexes) else None)
 
     def of(self, principal: Principal) -> SyncMemory:
         """Return the memory that a principal may reach. Raises ``InvalidArgument`` if it is not a ``Principal``."""

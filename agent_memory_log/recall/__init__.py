@@ -11,7 +11,7 @@ from agent_memory_log.errors import InvalidArgument
 try:
     from agent_memory_log.recall.documents import Document, DocumentHit
     from agent_memory_log.recall.embedding import Embedded, Embedder, Embeddings, Fixed, embed
-    from agent_memory_log.recall.index import RecallIndex
+    from agent_memory_log.recall.index import IndexFile, IndexLost, RecallIndex
 except ModuleNotFoundError as error:
     if (error.name or "").startswith("agent_memory_log"):
         raise
@@ -19,4 +19,15 @@ except ModuleNotFoundError as error:
         f"search needs {error.name}, which is not installed: pip install 'agent-memory-log[recall]'"
     ) from error
 
-__all__ = ["Document", "DocumentHit", "Embedded", "Embedder", "Embeddings", "Fixed", "RecallIndex", "embed"]
+__all__ = [
+    "Document",
+    "DocumentHit",
+    "Embedded",
+    "Embedder",
+    "Embeddings",
+    "Fixed",
+    "IndexFile",
+    "IndexLost",
+    "RecallIndex",
+    "embed",
+]

@@ -26,6 +26,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
             filter such a text by its stars, but its stars and age do not change its score.
         key: The key of a preference, for ``boost_preferences`` of a search, or ``""``.
         expires: The aware time from which searches no longer find the text. None means never.
+        note: Bytes that a hit returns as they are, such as the encoded object that the text belongs to.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     lasting: bool = False
     key: str = ""
     expires: datetime | None = None
+    note: bytes = b""
 
 
 class DocumentHit(msgspec.Struct, frozen=True):
@@ -50,8 +52,10 @@ class DocumentHit(msgspec.Struct, frozen=True):
         score: The sum of the contributions in ``matched_by``. A text with all words of the question gets about 1 for
             its words.
         matched_by: The contribution of each part of the ranking, by the part's name.
+        note: The document's note.
     """
 
     id: str
     score: float
     matched_by: Mapping[str, float]
+    note: bytes = b""

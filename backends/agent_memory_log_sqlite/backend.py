@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent_memory_log.backend_kit import DEFAULT_MAX_EVENT_BYTES, StoreUrl
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log_sqlite.schema import DEFAULT_BUSY_TIMEOUT_MS, Settings
+from agent_memory_log_sqlite.schema import DEFAULT_BUSY_TIMEOUT_MS, Settings, index_files
 from agent_memory_log_sqlite.store import SqliteStore
 from agent_memory_log_sqlite.sync import SyncSqliteStore
 
@@ -22,9 +22,13 @@ class _SqliteBackend:
         return SyncSqliteStore(_settings(url))
 
     def files(self, url: StoreUrl) -> tuple[Path, ...]:
-        """Return the paths of the database, its write-ahead log, the log's index and the rollback journal."""
+        """Return the paths of the database, its write-ahead log, the log's index and the rollback journal.
+
+        The files of search indexes follow, if there are any.
+        """
         database = Path(_settings(url).path).resolve()  # SQLite creates the others beside the target of a symlink
-        return database, *(database.with_name(database.name + end) for end in ("-wal", "-shm", "-journal"))
+        beside = (database.with_name(database.name + end) for end in ("-wal", "-shm", "-journal"))
+        return database, *beside, *index_files(database)
 
 
 backend = _SqliteBackend()

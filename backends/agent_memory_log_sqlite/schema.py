@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -18,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from agent_memory_log.backend_kit import DEFAULT_MAX_EVENT_BYTES
+from agent_memory_log.capabilities import IndexFolder
 from agent_memory_log.errors import SchemaTooNew, StoreCorrupt, StoreUnavailable
 from agent_memory_log_sqlite.failures import FAILURES, Failure, is_busy, translated
 from agent_memory_log_sqlite.row_format import id_to_store
@@ -130,6 +132,28 @@ class OneView:
     def __exit__(self, *_: object) -> None:
         if self._connection.in_transaction:
             self._connection.execute("COMMIT")
+
+
+def index_folder_of(settings: Settings) -> IndexFolder | None:
+    """Return the folder for search indexes: the file's name and ``-index``, beside the target of a symlink."""
+    if settings.read_only:
+        return None
+    path = Path(settings.path).resolve()
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode) & 0o666
+    except OSError:
+        return None  # the store's own methods raise the error
+    return IndexFolder(_index_path(path), mode)
+
+
+def _index_path(database: Path) -> Path:
+    return database.with_name(f"{database.name}-index")
+
+
+def index_files(database: Path) -> list[Path]:
+    """Return the files of the search indexes of a database."""
+    folder = _index_path(database)
+    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def _look_at(name: str) -> None:

@@ -18,7 +18,7 @@ from agent_memory_log.backend_kit import (
     check_ids,
     seconds_left,
 )
-from agent_memory_log.capabilities import BackupResult, CompactResult
+from agent_memory_log.capabilities import BackupResult, CompactResult, IndexFolder
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events.event import Event
 from agent_memory_log.store import AppendResult
@@ -27,7 +27,7 @@ from agent_memory_log_sqlite.maintenance import back_up
 from agent_memory_log_sqlite.open_file import HoldsFile, OpenFile, open_all
 from agent_memory_log_sqlite.reads import Reader
 from agent_memory_log_sqlite.row_format import RunRow
-from agent_memory_log_sqlite.schema import Settings, close_all
+from agent_memory_log_sqlite.schema import Settings, close_all, index_folder_of
 from agent_memory_log_sqlite.watching import POLL_SECONDS, Watch
 from agent_memory_log_sqlite.writes import Writer
 
@@ -188,6 +188,11 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
         """
         self._reads.join()
         self._write_connection.close()
+
+    @property
+    def index_folder(self) -> IndexFolder | None:
+        """See ``KeepsIndexes``."""
+        return index_folder_of(self._settings)
 
     def _checked_runs(self, runs: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         return self._reader.heads.checked(runs)

@@ -16,7 +16,7 @@ from agent_memory_log.backend_kit import (
     check_ids,
     seconds_left,
 )
-from agent_memory_log.capabilities import BackupResult, CompactResult
+from agent_memory_log.capabilities import BackupResult, CompactResult, IndexFolder
 from agent_memory_log.events.event import Event
 from agent_memory_log.store import AppendResult
 from agent_memory_log_sqlite.failures import FAILURES, translated
@@ -24,7 +24,7 @@ from agent_memory_log_sqlite.maintenance import back_up
 from agent_memory_log_sqlite.open_file import HoldsFile, open_all
 from agent_memory_log_sqlite.reads import Reader
 from agent_memory_log_sqlite.row_format import RunRow
-from agent_memory_log_sqlite.schema import Settings, close_all
+from agent_memory_log_sqlite.schema import Settings, close_all, index_folder_of
 from agent_memory_log_sqlite.watching import POLL_SECONDS, Watch
 from agent_memory_log_sqlite.writes import Writer
 
@@ -109,6 +109,11 @@ class SyncSqliteStore(HoldsFile, SyncSurface[Reader, Writer]):
         self._changed.notify()
         with self._writing, self._reading:
             close_all(self._connections)
+
+    @property
+    def index_folder(self) -> IndexFolder | None:
+        """See ``KeepsIndexes``."""
+        return index_folder_of(self._settings)
 
     def _checked_runs(self, runs: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         return self._reader.heads.checked(runs)

@@ -50,7 +50,7 @@ class Speed(msgspec.Struct, frozen=True):
 
 def measure(conversations: Sequence[Conversation]) -> Speed:
     """Measure searches with the questions of ``conversations`` over ``MESSAGES`` messages made from their turns."""
-    documents = _documents(conversations)
+    documents = documents_of(conversations, MESSAGES)
     questions = [question.question for conversation in conversations for question in conversation.questions]
     now = max(turn.time for conversation in conversations for turn in conversation.turns)
     _build(documents[:100])
@@ -58,8 +58,8 @@ def measure(conversations: Sequence[Conversation]) -> Speed:
         start = perf_counter()
         index = _build(documents)
         built = len(documents) / (perf_counter() - start)
-    median, slowest = _timed(lambda question: index.search(question, now=now, top_k=TOP), questions)
-    fts5_median, fts5_slowest = _timed(full_text([document.text for document in documents], TOP), questions)
+    median, slowest = timed(lambda question: index.search(question, now=now, top_k=TOP), questions)
+    fts5_median, fts5_slowest = timed(full_text([document.text for document in documents], TOP), questions)
     stored, stored_slowest = _stored(documents, questions)
     del index
     gc.collect()
@@ -79,12 +79,13 @@ def _stored(documents: Sequence[Document], questions: Sequence[str]) -> tuple[fl
             events = [new_event(UserMessage(turn.text), labels={"speaker": turn.speaker}) for turn in turns]
             store.append_events("agent", f"run-{number}", *events)
             me.link_run("agent", f"run-{number}")
-        return _timed(lambda question: me.search(question, top_k=TOP), questions)
+        return timed(lambda question: me.search(question, top_k=TOP), questions)
 
 
-def _documents(conversations: Sequence[Conversation]) -> list[Document]:
+def documents_of(conversations: Sequence[Conversation], count: int) -> list[Document]:
+    """Return ``count`` messages that are made from the turns of ``conversations``."""
     turns = [turn for conversation in conversations for turn in conversation.turns]
-    mixed = islice(zip(cycle(turns), cycle([turns[at * 7919 % len(turns)] for at in range(len(turns) + 1)])), MESSAGES)
+    mixed = islice(zip(cycle(turns), cycle([turns[at * 7919 % len(turns)] for at in range(len(turns) + 1)])), count)
     return [
         Document(
             # Texts join halves of two turns, and every fourth has a unique word. So they repeat as little as in a talk.
@@ -107,7 +108,8 @@ def _build(documents: Sequence[Document]) -> RecallIndex:
     return index
 
 
-def _timed(search: Callable[[str], object], questions: Sequence[str]) -> tuple[float, float]:
+def timed(search: Callable[[str], object], questions: Sequence[str]) -> tuple[float, float]:
+    """Return the median time of a search, and the 99th percentile, in seconds."""
     for question in questions:
         search(question)
     times: list[float] = []

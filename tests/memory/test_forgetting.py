@@ -334,7 +334,9 @@ def test_swept_value_is_absent_from_the_sqlite_file(tmp_path: Path) -> None:
         me.search(secret)
         assert me.forget(key="word", sweep=True).evidence == 2
         store.compact()  # type: ignore[attr-defined]  # only SQLite stores have it
-    assert not any(secret.encode() in file.read_bytes() for file in tmp_path.iterdir())
+        files = [file for file in tmp_path.rglob("*") if file.is_file()]
+        assert any(file.parent != tmp_path for file in files)
+        assert not any(secret.encode() in file.read_bytes() for file in files)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent_memory_log import JsonValue, SyncStore, UserMessage, new_event, open_sync_store
-from agent_memory_log.capabilities import Compacts
+from agent_memory_log.capabilities import Compacts, KeepsIndexes
 from agent_memory_log.cli.main import main
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events.registry import payload_from_map
@@ -26,7 +26,7 @@ from agent_memory_log.memory import (
     stream_of,
 )
 from agent_memory_log.memory.records.principals import STREAM_RUN
-from agent_memory_log.memory.upkeep.maintaining import owing_streams, purge_all
+from agent_memory_log.memory.upkeep.maintaining import owing_streams, purge_all, purge_indexes
 from agent_memory_log.steps import run_sync
 from agent_memory_log.store import Erasures
 from tests.memory.stores import OpenStore, SaidPreferences, open_memory_store, somebody, store_url
@@ -405,6 +405,8 @@ def test_the_file_holds_no_byte_of_it_after_compact(tmp_path: Path) -> None:
         me.search(SECRET)
         store.redact_events(AGENT, run, [seq])
         run_sync(purge_all(datetime.now(UTC)), store)
+        assert isinstance(store, KeepsIndexes)
+        run_sync(purge_indexes(store.index_folder), store)
         assert isinstance(store, Compacts)
         store.compact()
         searched = subprocess.run(["grep", "-rqa", SECRET, str(tmp_path)], check=False)

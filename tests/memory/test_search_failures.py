@@ -17,9 +17,9 @@ from agent_memory_log.memory import Episode, Hits, MemoryClient, Principal, Sync
 from agent_memory_log.memory.records.principals import VECTORS_RUN
 from agent_memory_log.memory.stream import context as contexts
 from agent_memory_log.recall import Embeddings
-from agent_memory_log.recall import index as recall_index
 from agent_memory_log.recall.embedding import Kind
-from agent_memory_log.recall.vectors import VectorIndex
+from agent_memory_log.recall.index import recall_index
+from agent_memory_log.recall.index.vectors import VectorIndex
 from tests.memory.stores import OpenStore, open_memory_store, somebody, store_url
 from tests.memory.test_search_vectors import CLOCK, Meaning, client, subject_with_run, user_message, vectors
 from tests.waiting import PATIENCE
@@ -348,7 +348,7 @@ def test_search_refuses_a_string_as_embedder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(recall_index, "analyse"), (recall_index, "turn_of"), (VectorIndex, "put")]
+    ("owner", "name"), [(recall_index, "analyse"), (recall_index, "properties_of"), (VectorIndex, "put")]
 )
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupted_index_is_built_again(

@@ -80,10 +80,6 @@ class RecallMachine(RuleBasedStateMachine):
         self.index.remove(name)
         self.documents.pop(name, None)
 
-    @rule()
-    def rebuild(self) -> None:
-        self.index._rebuild()
-
     @rule(query=_TEXTS)
     def search(self, query: str) -> None:
         fresh = index_of(*self.documents.values())
@@ -121,11 +117,13 @@ def test_parts_of_a_score_add_up_and_are_sorted_by_name(documents: list[Document
         assert hit.score > 0
 
 
-def test_many_removals_rebuild_the_index_and_keep_the_other_documents() -> None:
+def test_numbers_of_removed_documents_are_used_again() -> None:
     index = index_of(*(Document(id=str(at), text=f"word{at} common") for at in range(1000)))
     for at in range(990):
         index.remove(str(at))
-    assert len(index._ids) < 600
+    for at in range(500):
+        index.add(Document(id=f"new {at}", text="new"))
+    assert index._columns.count == 1000
     assert set(ids_of_hits(index, "common", top_k=50)) == {str(at) for at in range(990, 1000)}
     assert ids_of_hits(index, "word995") == ["995"]
 

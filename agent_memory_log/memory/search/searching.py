@@ -7,9 +7,8 @@ words with the query, and no messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
 from typing import TYPE_CHECKING
 
 from agent_memory_log.errors import InvalidArgument
@@ -19,10 +18,10 @@ from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_key
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports import Hit, Hits
+from agent_memory_log.memory.search.index_files import index_maker
 from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.state import State
-from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.steps import Steps, work
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def search_each(context: Context, calls: Sequence[Search], scopes: tuple[str, ..
         InvalidArgument: An embedder is given and the extra ``recall`` is not installed, or the embedder has no
             method ``embed``.
     """
-    make = _index_type()
+    make = index_maker()
     embedder = context.hooks.embedder
     if make is None:
         if embedder is not None:
@@ -69,7 +68,8 @@ def search_each(context: Context, calls: Sequence[Search], scopes: tuple[str, ..
         raise InvalidArgument(
             f"expected an embedder with model, dimension and embed(texts, kind), got {describe(embedder)}"
         )
-    with context.indexes.of([context.subject(scope) for scope in scopes], make) as indexes:
+    subjects = [context.subject(scope) for scope in scopes]
+    with context.indexes.of(subjects, lambda subject: make(subject, context.indexes.folder)) as indexes:
         note, embedded = yield from _prepared(indexes, embedder, calls[0].query)
         now = context.hooks.now()
         hits_of_searches: list[Hits] = []
@@ -100,18 +100,6 @@ def _hit_of(match: DocumentHit, message: RunMessage | None, state: State, scope:
     return None if live is None else Hit(match.score, match.matched_by, live.record(scope, now))
 
 
-@cache
-def _index_type() -> Callable[[Subject], WarmIndex] | None:
-    """Return the class of warm indexes, or None without the extra. numpy loads slowly, so it is imported on demand."""
-    try:
-        import agent_memory_log.recall  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # raises if the extra is missing
-    except InvalidArgument:
-        return None
-    from agent_memory_log.memory.search.warm_index import WarmIndex  # noqa: PLC0415  # see above
-
-    return WarmIndex
-
-
 def _prepared(
     indexes: Sequence[WarmIndex], embedder: Embedder | None, query: str
 ) -> Steps[tuple[str, Embedded | None]]:
@@ -134,7 +122,7 @@ def _prepared(
 
 def _embed_query(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]:
     """Return the query's vectors, or a note why embedding failed, and the embedder fixed to that model."""
-    from agent_memory_log.recall import Fixed, embed  # noqa: PLC0415  # as in _index_type
+    from agent_memory_log.recall import Fixed, embed  # noqa: PLC0415  # as in index_maker
 
     embedded = embed(embedder, [query], "query")
     return embedded, Fixed(embedder, embedded.model)

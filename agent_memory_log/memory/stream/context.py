@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
+from agent_memory_log.capabilities import IndexFolder
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.records.principals import Principal, SubjectId
@@ -87,14 +88,15 @@ _Index = TypeVar("_Index", bound=Index)
 
 
 class WarmIndexes:
-    """A cache of the search indexes of subjects, limited to about ``max_bytes``.
+    """A cache of the search indexes of subjects, limited to about ``max_bytes``. ``folder`` is for their files.
 
     When a search ends, the least recently used indexes are dropped until the limit is met. The indexes of this search
     and of running searches stay, even if they exceed the limit. So the principal's next search finds them.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, folder: IndexFolder | None = None) -> None:
         self._max_bytes = max_bytes
+        self.folder = folder
         self._indexes: OrderedDict[SubjectId, Any] = OrderedDict()
         self._searches: Counter[SubjectId] = Counter()
         self._lock = threading.Lock()

@@ -12,6 +12,7 @@ from agent_memory_log.memory.operations import Forget, ForgetAll
 from agent_memory_log.memory.records.kinds import fold_key, fold_text
 from agent_memory_log.memory.records.record import MERGES
 from agent_memory_log.memory.records.reports import ForgetReport
+from agent_memory_log.memory.search.index_files import erase_from_index
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
@@ -36,11 +37,15 @@ def forget(context: Context, call: Forget) -> Steps[ForgetReport]:
         def is_about(blocked: MemoryBlocked) -> bool:
             return bool(folded_key) and fold_key(blocked.key) == folded_key and kind in (None, "", blocked.kind)
 
-        return (yield from erase(context, context.readable_scope(scope), Target(lambda _: has_key, is_about), reach))
+        home = context.readable_scope(scope)
+        report = yield from erase(context, home, Target(lambda _: has_key, is_about), reach)
+        yield from erase_from_index(context.subject(home), context.indexes.folder)
+        return report
     total = ForgetReport()
     target = Target(lambda ledger: _same_as(ledger, call.id or ""), lambda _: False)
     for name in context.readable(None if scope is None else [scope]):
         total = _sum(total, (yield from erase(context, name, target, reach)))
+        yield from erase_from_index(context.subject(name), context.indexes.folder)
     return total
 
 
@@ -56,6 +61,7 @@ def forget_all(context: Context, call: ForgetAll) -> Steps[ForgetReport]:
         reach = Reach(evidence=call.evidence, runs=dict(versions))
         target = Target(lambda _: _every, lambda _: True, everything=True)
         total = _sum(total, (yield from erase(context, scope, target, reach)))
+        yield from erase_from_index(context.subject(scope), context.indexes.folder)
     return total
 
 

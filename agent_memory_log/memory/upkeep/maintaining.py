@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from agent_memory_log.capabilities import IndexFolder
 from agent_memory_log.events.event import shift_time
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.writing import decided
@@ -11,6 +12,7 @@ from agent_memory_log.memory.operations import Cleanup, Purge, Rebuild
 from agent_memory_log.memory.records.kinds import Episode
 from agent_memory_log.memory.records.record import Record, stars_of
 from agent_memory_log.memory.records.reports import CleanupReport, PurgeReport, RebuildReport
+from agent_memory_log.memory.search.index_files import erase_from_index, erase_from_indexes
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.purging import owes_erasure, settle
 from agent_memory_log.memory.stream.state import Live, State
@@ -82,7 +84,9 @@ def purge(context: Context, _: Purge) -> Steps[PurgeReport]:
     """Erase the memories that have lost their evidence."""
     events = 0
     for scope in context.readable(None):
-        events += yield from _purge(context.subject(scope), context.hooks.now())
+        subject = context.subject(scope)
+        events += yield from _purge(subject, context.hooks.now())
+        yield from erase_from_index(subject, context.indexes.folder)
     return PurgeReport(events)
 
 
@@ -92,6 +96,12 @@ def purge_all(now: datetime) -> Steps[int]:
     for subject in (yield from list_subjects(None)):
         events += yield from _purge(Subject(subject), now)
     return events
+
+
+def purge_indexes(folder: IndexFolder | None) -> Steps[None]:
+    """Bring all index files of a store up to date, and remove files that belong to no subject."""
+    subjects = yield from list_subjects(None)
+    yield from erase_from_indexes(map(Subject, subjects), folder)
 
 
 def owing_streams() -> Steps[list[str]]:

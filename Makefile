@@ -5,10 +5,10 @@ BIN := .venv/bin
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture test-all lint format types generate generate-check site release instructions bench clean
+.PHONY: help demo test integrations torture test-all lint format types generate generate-check site release instructions bench clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .venv/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -27,6 +27,17 @@ demo: .venv/.installed ## See a run go into a log, survive a killed process and 
 
 test: .venv/.installed .venv/.weights ## Run all tests
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+
+.venv/.integrations: .venv/.installed tests/integrations/suites
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check hatchling
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[integrations]'
+	@$(BIN)/python -m tests.integrations.suites
+	@touch $@
+
+# The suites of frameworks that no package index has are in this folder, if it is there.
+integrations: export AMLOG_SUITES ?= ../shared/suites
+integrations: .venv/.integrations ## Run the test suites of agent frameworks with our integrations
+	@AMLOG_INTEGRATIONS=1 $(BIN)/pytest -q -n 2 --dist worksteal tests/integrations
 
 torture: .venv/.installed ## Run the campaigns: kills, corruption and growth at full size
 	@AMLOG_TORTURE=1 $(BIN)/pytest -q -n 2 --dist worksteal tests/torture

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from benchmarks import core, memory, sqlite, transcript
+from benchmarks import core, google_adk, langgraph, memory, sessions, sqlite, transcript
 from benchmarks.mongo_server import described, lacking
 from benchmarks.table import Figure, Report, Row
 
@@ -19,6 +19,7 @@ _TMPFS = Path("/dev/shm")  # noqa: S108  # in memory, where an fsync costs nothi
 def rows(fast: Path, disk: Path) -> list[Row]:
     """Return every comparison that this machine can make, in the order of the table."""
     rows = [*sqlite.rows(fast, disk), *core.rows(), *transcript.rows(), *memory.rows(fast)]
+    rows += [*langgraph.rows(disk), *sessions.rows(fast), *google_adk.rows(fast)]
     if not lacking():
         from benchmarks import mongo  # noqa: PLC0415  # the driver may not be installed
 
@@ -28,7 +29,8 @@ def rows(fast: Path, disk: Path) -> list[Row]:
 
 def figures(disk: Path) -> list[Figure]:
     """Return every plain number."""
-    return sqlite.figures(disk)
+    numbers = [*sqlite.figures(disk), *langgraph.figures(disk)]
+    return [*numbers, *sessions.figures(disk), *google_adk.figures(disk)]
 
 
 def main() -> None:

@@ -82,7 +82,7 @@ class Report:
 
     def add_figure(self, figure: Figure, number: float | None) -> None:
         """Add a number."""
-        text = "not measured: no strace" if number is None else f"{number:.3g} {figure.unit}"
+        text = "not measured" if number is None else f"{number:.3g} {figure.unit}"
         met = None if number is None else number <= figure.target
         self._table.add_row(figure.name, "", text, "", "", "", _verdict(figure.target, met))
 

@@ -17,7 +17,11 @@ from agent_memory_log.recording import RunRecorder
 from tests.processes import PATIENCE, ROOT
 
 README = (ROOT / "README.md").read_text()
-EXAMPLES = ["README.md", "docs/backends.md"]
+EXAMPLES = [
+    "README.md",
+    "docs/backends.md",
+    *(f"docs/integrations/{name}.md" for name in ("claude-agent", "google-adk", "openai-agents", "pydantic-ai")),
+]
 PAGES = [path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))]
 MOST_WORDS = 900
 

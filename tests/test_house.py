@@ -26,7 +26,7 @@ FLOORS = (
     ("recording", "interchange"),
     ("replay", "models", "recall"),
     ("memory", "pytest_plugin", "samples"),
-    ("cli",),
+    ("cli", "integrations"),
 )
 """The floors of the package, the lowest first, each with its parts.
 

@@ -23,6 +23,7 @@ MODULES = (
     "agent_memory_log.interchange.atif",
     "agent_memory_log.interchange.opentelemetry",
     "agent_memory_log.transfer.jsonl",
+    "agent_memory_log.integrations.langgraph",
     "agent_memory_log.media",
     "agent_memory_log.memory",
     "agent_memory_log.memory.extraction",

@@ -39,6 +39,7 @@ ROOMS = {
     "Transcripts": ["transcript"],
     "Replay": ["replay", "pytest_plugin"],
     "Interchange": ["interchange.atif", "interchange.opentelemetry"],
+    "Integrations": ["integrations.langgraph"],
     "Memory": ["memory"],
     "Memory operations": ["memory.operations"],
     "Memory extraction and policy": ["memory.extraction", "memory.policy"],

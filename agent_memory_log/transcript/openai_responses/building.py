@@ -41,6 +41,9 @@ class ResponsesBuilder(Builder):
     def add_message(self, role: str, seq: int, data: TextPayload) -> None:
         """Add a message."""
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
+        if role == "assistant" and residual.get("answer") is True:
+            self._add(apply(rendering.answer_message(data.message), residual), seq)
+            return
         message = text_message(role, data.message)
         self._add(rendering.text_parts(role).apply(message, residual, "content") if residual else message, seq)
 

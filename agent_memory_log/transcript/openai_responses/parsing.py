@@ -9,6 +9,7 @@ from agent_memory_log.events.payloads import Thinking, ToolCall, ToolResult, Unk
 from agent_memory_log.transcript.conversion.parsing import PAYLOADS_OF_ROLES, JsonMap, Parser
 from agent_memory_log.transcript.conversion.rendering import json_text_of, text_message, text_or_empty
 from agent_memory_log.transcript.differences import difference
+from agent_memory_log.transcript.json_types import map_in
 from agent_memory_log.transcript.names import decode_name
 from agent_memory_log.transcript.openai_responses import rendering
 from agent_memory_log.transcript.openai_responses.items import kind_of
@@ -54,7 +55,12 @@ class ResponsesParser(Parser):
         parts = rendering.text_parts(role)
         text = parts.text_in(content) if isinstance(content, list) else text_or_empty(content)
         default = text_message("system" if role == "developer" else role, text)
-        self.emit(PAYLOADS_OF_ROLES[role](text), parts.difference(default, message, "content"))
+        residual = parts.difference(default, message, "content")
+        if "parts" in residual and role == "assistant":
+            answer = difference(rendering.answer_message(text), message)
+            if "without" not in answer and "content" not in map_in(answer.get("fields")):
+                residual = {"answer": True, **answer}
+        self.emit(PAYLOADS_OF_ROLES[role](text), residual)
 
     def _read_call(self, kind: CallKind, item: JsonMap) -> None:
         arguments = item.get(kind.arguments)

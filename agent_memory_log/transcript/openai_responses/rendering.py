@@ -5,6 +5,7 @@ Each event is one item. Residuals of this provider may have these parts:
 - ``parts``: the spans of content that is a list (``text_parts.py``). Reasoning always has it, so that other providers
   can recognize it.
 - ``of``: the list that holds the text of a reasoning item, if it is not ``summary``.
+- ``answer``: True if the rendering without a residual is an answer as the API returns it, not a plain message.
 - ``kind``: the call type, for calls other than ``function_call`` and for results that do not match their call.
 
 A call that the runtime answers is stored as a tool call; ``CALLS`` has the kinds. Items of tools that OpenAI runs are
@@ -44,7 +45,7 @@ REASONING_TEXT = {
 }
 """The lists of a reasoning item that may hold its text."""
 
-EXTRA = frozenset({"parts", "of", "kind"})
+EXTRA = frozenset({"parts", "of", "kind", "answer"})
 
 
 class CallKind(msgspec.Struct, frozen=True):
@@ -116,6 +117,12 @@ class CallKinds:
 def text_parts(role: str) -> TextParts:
     """Return the text format of a role."""
     return OUTPUT_TEXT if role == "assistant" else INPUT_TEXT
+
+
+def answer_message(text: str) -> WireMessage:
+    """Return a message of the model as the API returns it, without its id."""
+    part: WireMessage = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
 
 
 def reasoning(data: Thinking, residual: Mapping[str, JsonValue]) -> WireMessage:

@@ -1,0 +1,24 @@
+"""Calls a blocking function from an event loop of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+_Result = TypeVar("_Result")
+
+
+async def in_thread(call: Callable[[], _Result]) -> _Result:
+    """Call a function in a thread. A caller that is cancelled waits for the outcome, so that no write comes later."""
+    future = asyncio.get_running_loop().run_in_executor(None, call)
+    cancellation: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancellation = cancellation or error
+    if cancellation is not None:
+        future.exception()  # it was looked at
+        raise cancellation
+    return future.result()

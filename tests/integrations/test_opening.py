@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory_log import UserMessage, new_event, open_sync_store
+from agent_memory_log.errors import InvalidArgument, StoreClosed
+from agent_memory_log.integrations.names import joined_id
+from agent_memory_log.integrations.opening import StoreOwner, needs_extra
+
+
+def test_owner_closes_the_store_that_it_opened(tmp_path: Path) -> None:
+    with StoreOwner(f"sqlite:///{tmp_path}/runs.db") as owner:
+        owner.store.append_events("agent", "run", new_event(UserMessage(message="hello")))
+    owner.close()
+    with pytest.raises(StoreClosed):
+        owner.store.load_run("agent", "run")
+
+
+async def test_owner_leaves_an_open_store_open() -> None:
+    with open_sync_store("memory:") as store:
+        async with StoreOwner(store) as owner:
+            assert owner.store is store
+        assert store.load_run("agent", "run").version == 0
+
+
+def test_owner_refuses_another_value() -> None:
+    with pytest.raises(InvalidArgument, match="expected the URL of a store or an open SyncStore, got null"):
+        StoreOwner(cast("Any", None))
+
+
+def test_a_missing_framework_names_the_command() -> None:
+    message = r"No module named 'no_such_framework'.*pip install 'agent-memory-log\[some-extra\]'"
+    with pytest.raises(ImportError, match=message) as caught, needs_extra("some-extra"):
+        import no_such_framework  # type: ignore[import-not-found]  # noqa: F401, PLC0415  # pyright: ignore[reportMissingImports, reportUnusedImport]  # it must be missing
+    assert caught.value.name == "no_such_framework"
+
+
+def test_ids_are_readable_and_short_enough() -> None:
+    assert joined_id("thread", "user/42", "") == "thread/user%2F42/"
+    assert len(joined_id("thread", "x" * 512)) == 512
+
+
+PARTS = st.lists(st.text(alphabet="/%~25Fa\x00\ud800", max_size=4) | st.text("ab", min_size=600, max_size=602))
+
+
+@given(PARTS, PARTS)
+def test_different_parts_give_different_ids(first: list[str], second: list[str]) -> None:
+    assert len(joined_id("x", *first)) <= 512
+    assert (joined_id("x", *first) == joined_id("x", *second)) == (first == second)

@@ -80,7 +80,6 @@ class Phrases(msgspec.Struct, frozen=True):
         compound: Words that show that an order has more than one part.
         request: Words that ask the assistant for something.
         aside: The beginning of a statement after a question in the same sentence.
-        situation: Words in a clause about the user that tie it to the current task. Default: ``passing``.
         regular: Words in a clause that make it a habit.
         passing: Words in a value that tie it to the current conversation.
         task: Patterns in a fact that tie it to the task or the day, such as ``my code`` or ``since this morning``.
@@ -108,7 +107,6 @@ class Phrases(msgspec.Struct, frozen=True):
     compound: Caseless
     request: Caseless
     aside: Caseless
-    situation: Caseless
     regular: Caseless
     passing: Caseless
     task: Caseless
@@ -171,7 +169,7 @@ def _pattern(text: str, parts: dict[str, Any]) -> re.Pattern[str]:
 
 
 def _phrases(table: dict[str, Any]) -> Phrases:
-    parts = _TABLE["parts"] | table.get("parts", {})
+    parts = _TABLE["parts"] | {"passing": table["passing"]} | table.get("parts", {})
     patterns = tuple((topic, _pattern(pattern, parts)) for topic, pattern in table["patterns"])
     return Phrases(
         hints=tuple(table["hints"]),
@@ -193,10 +191,9 @@ def _phrases(table: dict[str, Any]) -> Phrases:
         compound=Caseless("|".join(table.get("compound", [_NOTHING]))),
         request=_words(table.get("request", _NOTHING)),
         aside=Caseless(_alternatives(table.get("aside", _NOTHING))),
-        situation=_words(table["situation"]) if "situation" in table else Caseless("|".join(table["passing"])),
         regular=_words(table.get("regular", _NOTHING)),
         passing=Caseless("|".join(table["passing"])),
-        task=Caseless(_source("|".join(table.get("task", [_NOTHING])), parts)),
+        task=Caseless(_source("|".join(table["task"]), parts)),
         mentions=_pattern("|".join(table.get("mentions", [_NOTHING])), parts),
         patterns=patterns,
         asking=tuple(row for row in patterns if not row[0].endswith(CALM)),

@@ -245,13 +245,9 @@ def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str)
     """Return a clause about the user as a fact whose key is made of its words."""
     stated = sentence[slice(*match.span("value"))]
     value = _bare(stated if topic == _EVENT else _before_end(phrases, stated))
-    if len(value) > _MAX_ORDER or (topic != _EVENT and phrases.situation.search(value)):
-        value = _cut(phrases, stated)
     if topic != _EVENT:
         value = _until(phrases, phrases.task, value)
     if len(value) > _MAX_ORDER or not 1 < len(value.split()) <= _MAX_ORDER_WORDS:
-        return None
-    if topic != _EVENT and phrases.situation.search(value):
         return None
     if topic.endswith(":proper") and not any(word[0].isupper() for word in value.split()[1:]):
         return None

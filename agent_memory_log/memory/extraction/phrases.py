@@ -83,6 +83,7 @@ class Phrases(msgspec.Struct, frozen=True):
         regular: Words in a clause that make it a habit.
         passing: Words in a value that tie it to the current conversation.
         task: Patterns in a fact that tie it to the task or the day, such as ``my code`` or ``since this morning``.
+        subjects: Pairs of a pronoun and the relatives that it may stand for.
         mentions: Facts that a sentence names in passing, also in a question, such as ``my cat Luna``.
         patterns: Pairs of a topic and the pattern of a statement, matched at the beginning of a clause.
         asking: The patterns for a message that asks for something: all but those for calm messages.
@@ -110,6 +111,7 @@ class Phrases(msgspec.Struct, frozen=True):
     regular: Caseless
     passing: Caseless
     task: Caseless
+    subjects: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
     mentions: re.Pattern[str]
     patterns: tuple[tuple[Topic, re.Pattern[str]], ...]
     asking: tuple[tuple[Topic, re.Pattern[str]], ...]
@@ -194,6 +196,7 @@ def _phrases(table: dict[str, Any]) -> Phrases:
         regular=_words(table.get("regular", _NOTHING)),
         passing=Caseless("|".join(table["passing"])),
         task=Caseless(_source("|".join(table["task"]), parts)),
+        subjects=tuple((_pattern(pronoun, parts), _pattern(kin, parts)) for pronoun, kin in table.get("subjects", [])),
         mentions=_pattern("|".join(table.get("mentions", [_NOTHING])), parts),
         patterns=patterns,
         asking=tuple(row for row in patterns if not row[0].endswith(CALM)),

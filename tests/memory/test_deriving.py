@@ -445,3 +445,17 @@ async def test_concurrent_clients_derive_each_statement_once(store_url: str) -> 
         assert all(len(set(record.evidence)) == len(record.evidence) for record in records)
         stream = await store.load_run(stream_of(principal.subject("user")), "records")
         assert sum(event.type == "memory_derived" for event in stream.log) == 1
+
+
+def test_300_orders_that_differ_in_one_word_are_all_active() -> None:
+    orders = [
+        f"Whenever I send you the minutes of a meeting of the board, list every decision first, then every open question"
+        f" with the person who asked it, and end with topic {number}"
+        for number in range(300)
+    ]
+    with open_sync_store("memory:") as store:
+        me, run = _client_and_run(store, RuleExtractor())
+        for number in range(0, 300, 50):
+            _say(store, run, *(f"{order}." for order in orders[number : number + 50]))
+            me.derive("agent", run)
+        assert sorted(record.value for record in me.list()) == sorted(orders)

@@ -252,6 +252,24 @@ def test_a_caseless_pattern_has_no_capitals(pattern: Caseless) -> None:
         "Llámame Sol. Es broma.",
         "Juste pour cette fois, réponds en anglais.",
         "Appelle-moi Napoléon, je plaisante.",
+        "I am Batman. Okay, okay, I'm not.",
+        "I'm Batman. Nah, I'm messing with you.",
+        "I live on Mars. Not really.",
+        "I own three yachts... I wish.",
+        "I love Mondays (not).",
+        "I work for the king. I take that back.",
+        "Ich bin der Papst. Okay, bin ich nicht.",
+        "Ich wohne auf dem Mond. Nicht wirklich.",
+        "Ich bin Millionär. Schön wär's.",
+        "Ich arbeite beim Geheimdienst. Ich nehm das zurück.",
+        "Soy Batman. Vale, no lo soy.",
+        "Vivo en Marte. En realidad no.",
+        "Soy millonario. Qué más quisiera.",
+        "Trabajo para el rey. Retiro lo dicho.",
+        "Je suis Batman. Bon, ok, je ne le suis pas.",
+        "J'habite sur la Lune. Pas vraiment.",
+        "Je suis millionnaire. J'aimerais bien.",
+        "Je travaille pour le roi. Je retire ce que j'ai dit.",
     ],
 )
 def test_wishes_for_once_and_words_that_are_taken_back_are_not_read(text: str) -> None:
@@ -340,3 +358,46 @@ def test_a_statement_after_a_question_is_read() -> None:
     assert read("Which laptop for my daughter, she studies architecture in Delft?") == [
         fact("daughter_she_studies_architecture_delft", "daughter, she studies architecture in Delft")
     ]
+
+
+def test_a_denial_about_someone_else_takes_nothing_back() -> None:
+    assert read("My wife is a vegetarian. I'm not.") == [fact("wife_is", "is a vegetarian")]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("I learn best by doing, how should I start?", "learn best by doing"),
+        ("I'm partial to dark chocolate, which brand is good?", "partial to dark chocolate"),
+        ("I'm not big on surprises, what should we do?", "not big on surprises"),
+        ("Bullet points work better for me than prose, what is TCP?", "Bullet points work better for me than prose"),
+        ("I tend to overthink, how do I decide?", "tend to overthink"),
+        ("For me it's always tea first, which kettle is quiet?", "always tea first"),
+        ("As I'd rather cook from scratch, how do I make stock?", "I'd rather cook from scratch"),
+        ("I find long emails exhausting, how would you shorten it?", "find long emails exhausting"),
+        ("What do you get a dad? My brother and my dad share one. He's 80.", "dad's 80"),
+        ("What's a good gift for my mom? She's 80 and loves chess.", "mom's 80 and loves chess"),
+        ("Any exercises for someone like me, 62 with a new hip?", "62 with a new hip"),
+        ("Which lock fits? It is for our Brooklyn apartment.", "our Brooklyn apartment"),
+        ("Not sure if I mentioned it but I'm deaf in one ear.", "deaf in one ear"),
+    ],
+)
+def test_tastes_and_facts_that_a_request_names_are_read(text: str, value: str) -> None:
+    assert value in [stored for _, _, stored in read(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I tend to get this error when I run it.",
+        "Which time works better for me, 3 or 4?",
+        "The blue option works better for me.",
+        "I'd rather do it later.",
+        "I'm kind of annoyed with that answer.",
+        "My boss wants a report. She's impatient.",
+        "He's 40.",
+        "If a user clicks the button, show the modal.",
+    ],
+)
+def test_choices_and_moods_of_the_moment_are_not_read(text: str) -> None:
+    assert read(text) == []

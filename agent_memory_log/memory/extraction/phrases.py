@@ -80,10 +80,10 @@ class Phrases(msgspec.Struct, frozen=True):
         compound: Words that show that an order has more than one part.
         request: Words that ask the assistant for something.
         aside: The beginning of a statement after a question in the same sentence.
-        situation: Words in a clause about the user that tie it to the current task. Default: ``passing``.
         regular: Words in a clause that make it a habit.
         passing: Words in a value that tie it to the current conversation.
         task: Patterns in a fact that tie it to the task or the day, such as ``my code`` or ``since this morning``.
+        subjects: Pairs of a pronoun and the relatives that it may stand for.
         mentions: Facts that a sentence names in passing, also in a question, such as ``my cat Luna``.
         patterns: Pairs of a topic and the pattern of a statement, matched at the beginning of a clause.
         asking: The patterns for a message that asks for something: all but those for calm messages.
@@ -108,10 +108,10 @@ class Phrases(msgspec.Struct, frozen=True):
     compound: Caseless
     request: Caseless
     aside: Caseless
-    situation: Caseless
     regular: Caseless
     passing: Caseless
     task: Caseless
+    subjects: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
     mentions: re.Pattern[str]
     patterns: tuple[tuple[Topic, re.Pattern[str]], ...]
     asking: tuple[tuple[Topic, re.Pattern[str]], ...]
@@ -171,7 +171,7 @@ def _pattern(text: str, parts: dict[str, Any]) -> re.Pattern[str]:
 
 
 def _phrases(table: dict[str, Any]) -> Phrases:
-    parts = _TABLE["parts"] | table.get("parts", {})
+    parts = _TABLE["parts"] | {"passing": table["passing"]} | table.get("parts", {})
     patterns = tuple((topic, _pattern(pattern, parts)) for topic, pattern in table["patterns"])
     return Phrases(
         hints=tuple(table["hints"]),
@@ -193,10 +193,10 @@ def _phrases(table: dict[str, Any]) -> Phrases:
         compound=Caseless("|".join(table.get("compound", [_NOTHING]))),
         request=_words(table.get("request", _NOTHING)),
         aside=Caseless(_alternatives(table.get("aside", _NOTHING))),
-        situation=_words(table["situation"]) if "situation" in table else Caseless("|".join(table["passing"])),
         regular=_words(table.get("regular", _NOTHING)),
         passing=Caseless("|".join(table["passing"])),
-        task=Caseless(_source("|".join(table.get("task", [_NOTHING])), parts)),
+        task=Caseless(_source("|".join(table["task"]), parts)),
+        subjects=tuple((_pattern(pronoun, parts), _pattern(kin, parts)) for pronoun, kin in table.get("subjects", [])),
         mentions=_pattern("|".join(table.get("mentions", [_NOTHING])), parts),
         patterns=patterns,
         asking=tuple(row for row in patterns if not row[0].endswith(CALM)),

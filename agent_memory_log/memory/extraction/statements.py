@@ -19,6 +19,9 @@ from agent_memory_log.memory.records.kinds import Fact, Preference
 MAX_TEXT = 4000
 """The number of characters of a message that are read. Longer texts are usually pasted."""
 
+_NEAR = 300
+"""The number of characters before a pronoun in which the relative is searched for that it stands for."""
+
 _MAX_VALUE = 100
 _MAX_ORDER = 120
 _MAX_WORDS = 14
@@ -90,14 +93,24 @@ def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
         return
     languages = tuple(phrases.of_message(hidden) for phrases in languages)
     for start, end in _sentences(hidden):
-        sentence, bare = text[start:end], hidden[start:end]
-        plain = plain_form(bare)
+        earlier = hidden[max(0, start - _NEAR) : start]
         for phrases in languages:
-            if phrases.may_stand_in(plain):
+            sentence, bare = _with_subject(phrases, text[start:end], hidden[start:end], earlier)
+            if phrases.may_stand_in(plain_form(bare)):
                 read_part = _read_question if bare.rstrip().endswith("?") else _read_sentence
                 statements = tuple(read_part(phrases, sentence, bare))
                 yield from statements
                 yield from _mentions(phrases, sentence, bare, [str(statement.data.value) for statement in statements])
+
+
+def _with_subject(phrases: Phrases, sentence: str, hidden: str, earlier: str) -> tuple[str, str]:
+    """Return a sentence that begins with ``she`` or ``he``, and its hidden form, with the relative that was named last."""
+    for pronoun, relative in phrases.subjects:
+        names = relative.findall(earlier) if pronoun.match(hidden) else ()
+        for place in reversed([*pronoun.finditer(hidden)] if names else []):
+            start, end = place.span()
+            sentence, hidden = (text[:start] + names[-1] + text[end:] for text in (sentence, hidden))
+    return sentence, hidden
 
 
 def _read_question(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Statement]:
@@ -237,7 +250,7 @@ def _mentions(phrases: Phrases, sentence: str, hidden: str, stated: list[str]) -
     """Yield the facts that a sentence names in passing, such as ``my cat Luna``, if no statement contains them."""
     for mention in phrases.mentions.finditer(hidden):
         value = _bare(sentence[slice(*mention.span())])
-        if not any(value in text for text in stated) and not phrases.reported.search(hidden[: mention.start()]):
+        if not any(value in text or value.endswith(text) for text in stated) and not phrases.reported.search(hidden[: mention.start()]):
             yield Statement(Fact(whole_key(value), value), _WEAK)
 
 
@@ -245,13 +258,9 @@ def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str)
     """Return a clause about the user as a fact whose key is made of its words."""
     stated = sentence[slice(*match.span("value"))]
     value = _bare(stated if topic == _EVENT else _before_end(phrases, stated))
-    if len(value) > _MAX_ORDER or (topic != _EVENT and phrases.situation.search(value)):
-        value = _cut(phrases, stated)
     if topic != _EVENT:
         value = _until(phrases, phrases.task, value)
     if len(value) > _MAX_ORDER or not 1 < len(value.split()) <= _MAX_ORDER_WORDS:
-        return None
-    if topic != _EVENT and phrases.situation.search(value):
         return None
     if topic.endswith(":proper") and not any(word[0].isupper() for word in value.split()[1:]):
         return None

@@ -53,7 +53,7 @@ format: .venv/.installed ## Format the code and mend what can be mended
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-types: .venv/.site ## Check types, with two checkers
+types: .venv/.site .venv/.integrations ## Check types, with two checkers
 	@$(BIN)/mypy
 	@$(BIN)/basedpyright
 

@@ -449,8 +449,8 @@ async def test_concurrent_clients_derive_each_statement_once(store_url: str) -> 
 
 def test_300_orders_that_differ_in_one_word_are_all_active() -> None:
     orders = [
-        f"Whenever I send you the minutes of a meeting of the board, list every decision first, then every open question"
-        f" with the person who asked it, and end with topic {number}"
+        f"Whenever I send you the minutes of a meeting of the board, list every decision first, then every open"
+        f" question with the person who asked it, and end with topic {number}"
         for number in range(300)
     ]
     with open_sync_store("memory:") as store:

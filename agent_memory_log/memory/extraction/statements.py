@@ -104,12 +104,13 @@ def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
 
 
 def _with_subject(phrases: Phrases, sentence: str, hidden: str, earlier: str) -> tuple[str, str]:
-    """Return a sentence that begins with ``she`` or ``he``, and its hidden form, with the relative that was named last."""
+    """Return a sentence and its hidden form. If it begins with ``she`` or ``he``, the latest relative replaces it."""
     for pronoun, relative in phrases.subjects:
-        names = relative.findall(earlier) if pronoun.match(hidden) else ()
-        for place in reversed([*pronoun.finditer(hidden)] if names else []):
-            start, end = place.span()
-            sentence, hidden = (text[:start] + names[-1] + text[end:] for text in (sentence, hidden))
+        names = relative.findall(earlier) if pronoun.match(hidden) else []
+        if names:
+            for place in reversed([*pronoun.finditer(hidden)]):
+                start, end = place.span()
+                sentence, hidden = (text[:start] + names[-1] + text[end:] for text in (sentence, hidden))
     return sentence, hidden
 
 
@@ -250,7 +251,8 @@ def _mentions(phrases: Phrases, sentence: str, hidden: str, stated: list[str]) -
     """Yield the facts that a sentence names in passing, such as ``my cat Luna``, if no statement contains them."""
     for mention in phrases.mentions.finditer(hidden):
         value = _bare(sentence[slice(*mention.span())])
-        if not any(value in text or value.endswith(text) for text in stated) and not phrases.reported.search(hidden[: mention.start()]):
+        is_stated = any(value in text or value.endswith(text) for text in stated)
+        if not is_stated and not phrases.reported.search(hidden[: mention.start()]):
             yield Statement(Fact(whole_key(value), value), _WEAK)
 
 

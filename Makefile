@@ -73,7 +73,12 @@ release: .venv/.site ## Build wheel and sdist in dist/, check them, and try them
 instructions: .venv/.installed ## Count instructions, and fail at 5 % more than the stored counts
 	@$(BIN)/python -m benchmarks.instructions
 
-bench: .venv/.installed ## Measure, as ratios to the floor
+# The last wheel that has the MongoDB server as a compiled program. The tests use a newer one, which is written in Python.
+.venv/rust-server: .venv/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ 'SecantusDB==0.6.0b12'
+	@touch $@
+
+bench: .venv/.installed .venv/rust-server ## Measure, as ratios to the floor
 	@$(BIN)/python -m benchmarks
 
 clean: ## Remove what the other commands made

@@ -41,6 +41,9 @@ from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
 Document = dict[str, Any]
 """A document of the driver. Its fields have no static types, so readers check each value."""
 
+LAST_SEQ = 2**53 - 1
+"""The largest seq. JSON and JavaScript represent integers exactly up to this number."""
+
 _COMMON_TYPES = frozenset({"assistant_message", "thinking", "tool_call", "tool_result"})
 
 

@@ -7,6 +7,7 @@ thread. There the driver's methods and the waits block (``Surface``), so the cor
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 import pymongo
@@ -146,6 +147,29 @@ class Call:
     ) -> Document | None:
         """Return the first matching document, or None."""
         return next(iter(await self.find(collection, where, sort=sort, limit=1, fields=fields, hint=hint)), None)
+
+    async def find_range(
+        self, collection: str, where: Mapping[str, object], by: str, hint: str
+    ) -> tuple[list[Document], bool]:
+        """Return the matching documents that fit in one reply, and whether these are all of them.
+
+        Args:
+            collection: the name of the collection.
+            where: a filter for a range of an index.
+            by: the name of the integer field by which the documents are sorted.
+            hint: the name of the index, which has the documents in this order.
+        """
+        level = {"level": self.database.level}
+        command = {"find": collection, "filter": where, "batchSize": _MOST_DOCUMENTS, "hint": hint, "readConcern": level}
+        cursor = (await self.ask(command))["cursor"]
+        documents: list[Document] = cursor["firstBatch"]
+        if not cursor["id"]:
+            # Sorting documents that are in order costs little here. Some servers would sort them again.
+            documents.sort(key=itemgetter(by))
+            return documents, True
+        await self.ask({"killCursors": collection, "cursors": [cursor["id"]]})
+        # No rule says which of the documents an unsorted reply omits.
+        return await self.find(collection, where, sort={by: 1}, hint=hint), False
 
     async def insert_once(self, collection: str, document: object) -> bool | None:
         """Insert a document without retrying.

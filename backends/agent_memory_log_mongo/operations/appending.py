@@ -30,7 +30,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.store import AppendResult
-from agent_memory_log_mongo.documents.commits import Head, Run, commit_document, encode_commit
+from agent_memory_log_mongo.documents.commits import LAST_SEQ, Head, Run, commit_document, encode_commit
 from agent_memory_log_mongo.documents.events import decode_events, meta_fields
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.operations.finding import events_at, find_ids
@@ -39,9 +39,6 @@ from agent_memory_log_mongo.operations.reading import current_head, latest_head
 from agent_memory_log_mongo.operations.removing import empty_deleted
 from agent_memory_log_mongo.operations.run_documents import announce, correct, raise_ceiling
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
-
-LAST_SEQ = 2**53 - 1
-"""The largest seq. JSON and JavaScript represent integers exactly up to this number."""
 
 _MAX_META_BYTES = MAX_DOCUMENT_BYTES - 16 * 1024
 """The size limit of meta.

@@ -19,6 +19,7 @@ from agent_memory_log.snapshot import Snapshot, redactions_in
 from agent_memory_log_mongo.documents.checksums import REMEDY, WITHOUT_EVENTS, compare, compare_run
 from agent_memory_log_mongo.documents.commits import (
     HEAD_FIELDS,
+    LAST_SEQ,
     Document,
     Head,
     Run,
@@ -133,9 +134,8 @@ async def load(
 async def _load(
     call: Call, run: Run, after: int, types: frozenset[str] | None, limit: int | None, last: int | None
 ) -> Snapshot:
-    is_whole = after == 0 and types is None and limit is None and last is None
-    if is_whole and call.database.heads.get(run.key) is None:
-        snapshot = await _load_whole_run(call, run)
+    if types is None and limit is None and last is None:
+        snapshot = await _load_at_once(call, run, after)
         if snapshot is not None:
             return snapshot
     head = await current_head(call, run)
@@ -172,18 +172,32 @@ async def _read(
     )
 
 
-async def _load_whole_run(call: Call, run: Run) -> Snapshot | None:
-    """Load a run without a remembered head in two queries. Returns None if it is empty or was deleted."""
-    documents = await _range(call, run, 1, None)
-    if not documents or not all(document["n"] for document in documents):
+async def _load_at_once(call: Call, run: Run, after: int) -> Snapshot | None:
+    """Load the events after ``after`` in one query. Returns None if this query cannot tell the state of the run."""
+    remembered = call.database.heads.get(run.key, Head())
+    if (after and remembered.version == after) or after > LAST_SEQ:
+        return None  # probably, no event is new
+    place = max(after, remembered.base) + remembered.deletions + 1
+    documents = await _range(call, run, place, None)
+    if not documents:
         return None
+    # Nothing follows the last commit, so it is the newest one.
     head = head_of(documents[-1], run.name)
+    begin = max(after, head.base)
+    documents = await _from(call, run, documents, begin, place)
+    first = documents[0]
+    start = first["v"] - first["n"]
+    try:
+        _check_chain(call, documents, head, run, first["s"], start)
+    except TryAgain:
+        return None  # the run was deleted
+    if not start <= begin <= head.version:
+        return None
     check_expiry(run.agent, run.run, head.end)
-    _check_chain(call, documents, head, run, 1, head.base)
     call.database.heads[run.key] = head
-    meta = meta_of(documents[0], run.name)
-    log = decode_events(documents, run.name, 0)
-    return Snapshot(run.agent, run.run, log, version=head.version, meta=meta, first_seq=head.base + 1)
+    meta = _remembered_meta(call, run, head, first) if start == head.base else await meta_at(call, run, head)
+    log = decode_events(documents, run.name, after)
+    return Snapshot(run.agent, run.run, log, version=head.version, meta=meta, after=after, first_seq=head.base + 1)
 
 
 async def commits_of(call: Call, run: Run, head: Head, after: int, upper: int) -> list[Document]:
@@ -206,11 +220,8 @@ async def _check_deleted(call: Call, run: Run, head: Head) -> None:
 
 async def _gapless(call: Call, run: Run, head: Head, after: int, upper: int) -> list[Document]:
     """Return the same commits as ``commits_of``. Raises ``TryAgain`` if some are missing."""
-    documents = await _range(call, run, after + head.deletions + 1, upper + head.deletions)
-    if not documents or documents[0]["v"] - documents[0]["n"] != after:
-        # The first event is inside a commit that begins at an earlier event.
-        before = await _last(call, run, 1, after + head.deletions)
-        documents = [*verified(call, run, [before] if before is not None else []), *documents]
+    place = after + head.deletions + 1
+    documents = await _from(call, run, await _range(call, run, place, upper + head.deletions), after, place)
     if not documents:
         raise TryAgain
     first = documents[0]
@@ -218,6 +229,14 @@ async def _gapless(call: Call, run: Run, head: Head, after: int, upper: int) -> 
     if not first["v"] - first["n"] <= after < first["v"] or documents[-1]["v"] < upper:
         raise TryAgain
     return documents
+
+
+async def _from(call: Call, run: Run, documents: list[Document], after: int, place: int) -> list[Document]:
+    """Return the commits at and after ``place``, with the one before if the event after ``after`` is inside it."""
+    if documents and documents[0]["v"] - documents[0]["n"] == after:
+        return documents
+    before = await _last(call, run, 1, place - 1)
+    return [*verified(call, run, [before] if before is not None else []), *documents]
 
 
 def verified(call: Call, run: Run, documents: list[Document]) -> list[Document]:
@@ -231,14 +250,15 @@ def verified(call: Call, run: Run, documents: list[Document]) -> list[Document]:
 async def _range(call: Call, run: Run, low: int, high: int | None) -> list[Document]:
     """Return the commits at the positions from ``low`` to ``high``, or to the newest commit without ``high``."""
     documents: list[Document] = []
-    while high is None or low <= high:
+    is_complete = False
+    while not is_complete:
         bounds = {"$gte": low} if high is None else {"$gte": low, "$lte": high}
-        more = await call.find(call.database.commits, {"k": run.key, "s": bounds}, sort={"s": 1})
+        more, is_complete = await call.find_range(call.database.commits, {"k": run.key, "s": bounds}, "s", CHAIN)
         if not more:
             break
         documents.extend(verified(call, run, more))
         low = head_of(more[-1], run.name).next_place
-        if high is None:
+        if high is None and not is_complete:
             # The read ends at the commit that is the newest now. Otherwise it might never end while others append.
             newest = await _last(call, run, low, None, call.database.head_fields)
             if newest is None:
@@ -395,6 +415,11 @@ async def meta_at(call: Call, run: Run, head: Head) -> dict[str, JsonValue]:
     if document is None or not first.count or first.deletions != head.deletions:
         await _check_deleted(call, run, head)
         raise StoreCorrupt(f"{run.name}: event {head.base + 1}, the run's first, is missing: {REMEDY}")
-    meta = meta_of(document, run.name)
+    return _remembered_meta(call, run, head, document)
+
+
+def _remembered_meta(call: Call, run: Run, head: Head, first: Document) -> dict[str, JsonValue]:
+    """Return the meta of a run from its first commit, and remember it."""
+    meta = meta_of(first, run.name)
     call.database.metas[run.key, head.deletions] = encode_json(meta)
     return meta

@@ -18,7 +18,7 @@ from pymongo.errors import PyMongoError
 
 from agent_memory_log.backend_kit import ChangeSignal
 from agent_memory_log.errors import StoreUnavailable
-from agent_memory_log_mongo.documents.commits import Document
+from agent_memory_log_mongo.documents.commits import Document, Run
 from agent_memory_log_mongo.engine.clock import Clock
 from agent_memory_log_mongo.engine.database import OpenDatabase
 from agent_memory_log_mongo.engine.surface import finished
@@ -82,7 +82,9 @@ class Call:
                 self.check_open()
             try:
                 with pymongo.timeout(clock.left()):
-                    reply = await finished(self.database.driver.command(command, codec_options=self.codec))
+                    reply = self.database.driver.command(command, codec_options=self.codec)
+                    if type(reply) is not dict:
+                        reply = await finished(reply)
                 if clock.is_acknowledged(reply):
                     return cast("Document", reply)
             except PyMongoError as error:
@@ -231,11 +233,12 @@ class Call:
         """Wait until the count of ``signal`` is above ``seen``, for at most ``seconds``, or without limit if None."""
         await finished(self._surface.wait(signal, seen, seconds))
 
-    async def acquire(self, lock: object, name: str) -> None:
-        """Acquire the lock of the run ``name``. Raises ``StoreUnavailable`` if the time is up first."""
-        if not await finished(self._surface.acquire(lock, self._clock.left())):
+    async def acquire(self, lock: object, run: Run) -> None:
+        """Acquire the lock of a run. Raises ``StoreUnavailable`` if the time is up first."""
+        is_acquired = self._surface.acquire(lock, self._clock.left())
+        if is_acquired is not True and not await finished(is_acquired):
             raise StoreUnavailable(
-                f"{self.database.name}: this append waited for other appends of this handle to {name} until its time "
+                f"{self.database.name}: this append waited for other appends of this handle to {run.name} until its time "
                 "was up; it stored no event, so it is safe to repeat it"
             )
 

@@ -68,7 +68,7 @@ async def append(call: Call, request: Append) -> AppendResult:
     """Append events. The appends of one handle to the same run wait for each other, so they do not collide."""
     target = Run.of(request.agent, request.run)
     lock = call.database.lock(target.key)
-    await call.acquire(lock, target.name)
+    await call.acquire(lock, target)
     try:
         call.check_open()
         if not request.batch:
@@ -90,7 +90,7 @@ class _Appending:
         self._request = request
         self._run = run
         self._new: Sequence[Prepared] = request.batch if len(request.batch) == 1 else new_in_batch(request.batch, {})
-        self._has_markers = any(type(event.data) is Redaction for event in request.batch)
+        self._has_markers = any([type(event.data) is Redaction for event in request.batch])
         self._remembered_head: Head | None = None
         self._refused_behind: Head | None = None
         # The key is the commit's id, by which a later read recognizes a commit whose reply was lost.
@@ -165,8 +165,8 @@ class _Appending:
                 await self._check_markers(head, new, behind.version)
             except TryAgain:
                 return None  # the remembered head is outdated; another attempt with it would fail again
-        commit_id = ObjectId()
-        document = commit_document(run, commit_id, head.next_place, behind, new, meta if creating else None)
+        commit_id, place = ObjectId(), head.next_place
+        document = commit_document(run, commit_id, place, behind, new, meta if creating else None)
         encoded = encode_commit(document, f"the append of {len(new)} events", "append it in parts")
         await self._note_markers(new)
         contested = False
@@ -175,9 +175,8 @@ class _Appending:
         elif behind.end is not None:
             await raise_ceiling(call, run, behind.version + len(new), behind.base)
         stored = await call.insert_once(call.database.commits, RawBSONDocument(encoded))
-        after = msgspec.structs.replace(
-            behind, place=head.next_place, version=behind.version + len(new), count=len(new)
-        )
+        version = behind.version + len(new)
+        after = Head(place, version, behind.deletions, behind.base, behind.created, behind.end, len(new))
         if stored is None:
             self._unknown[commit_id] = _Attempt(behind.version, new, self._stored, after if contested else None)
         if not stored:

@@ -183,6 +183,7 @@ async def _load_at_once(call: Call, run: Run, after: int) -> Snapshot | None:
         return None
     # Nothing follows the last commit, so it is the newest one.
     head = head_of(documents[-1], run.name)
+    check_expiry(run.agent, run.run, head.end)
     begin = max(after, head.base)
     documents = await _from(call, run, documents, begin, place)
     first = documents[0]
@@ -193,7 +194,6 @@ async def _load_at_once(call: Call, run: Run, after: int) -> Snapshot | None:
         return None  # the run was deleted
     if not start <= begin <= head.version:
         return None
-    check_expiry(run.agent, run.run, head.end)
     call.database.heads[run.key] = head
     meta = _remembered_meta(call, run, head, first) if start == head.base else await meta_at(call, run, head)
     log = decode_events(documents, run.name, after)

@@ -1,8 +1,8 @@
 """Starts the MongoDB servers of the benchmark, or uses the server in ``AMLOG_TEST_MONGO_URI``.
 
-The tests use the newest SecantusDB, which is written in Python. Its time would hide that of the client, so the benchmark
-uses the last release whose wheel also has the server as a compiled program. ``make bench`` installs it in a folder of
-its own. This module imports no driver, so that it can report a missing one.
+The tests use the newest SecantusDB, which is written in Python. Its time would hide that of the client, so the
+benchmark uses the last release whose wheel also has the server as a compiled program. ``make bench`` installs it in a
+folder of its own. This module imports no driver, so that it can report a missing one.
 """
 
 from __future__ import annotations

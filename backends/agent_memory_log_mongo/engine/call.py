@@ -82,11 +82,10 @@ class Call:
                 self.check_open()
             try:
                 with pymongo.timeout(clock.left()):
-                    reply = self.database.driver.command(command, codec_options=self.codec)
-                    if type(reply) is not dict:
-                        reply = await finished(reply)
+                    result = self.database.driver.command(command, codec_options=self.codec)
+                    reply = cast("Document", result if type(result) is dict else await finished(result))
                 if clock.is_acknowledged(reply):
-                    return cast("Document", reply)
+                    return reply
             except PyMongoError as error:
                 clock.note(error)
             except BSONError as error:
@@ -162,11 +161,17 @@ class Call:
             hint: the name of the index, which has the documents in this order.
         """
         level = {"level": self.database.level}
-        command = {"find": collection, "filter": where, "batchSize": _MOST_DOCUMENTS, "hint": hint, "readConcern": level}
+        command = {
+            "find": collection,
+            "filter": where,
+            "batchSize": _MOST_DOCUMENTS,
+            "hint": hint,
+            "readConcern": level,
+        }
         cursor = (await self.ask(command))["cursor"]
         documents: list[Document] = cursor["firstBatch"]
         if not cursor["id"]:
-            # Sorting documents that are in order costs little here. Some servers would sort them again.
+            # They are in order, so this costs little. Some servers would read and sort all documents again.
             documents.sort(key=itemgetter(by))
             return documents, True
         await self.ask({"killCursors": collection, "cursors": [cursor["id"]]})
@@ -238,8 +243,8 @@ class Call:
         is_acquired = self._surface.acquire(lock, self._clock.left())
         if is_acquired is not True and not await finished(is_acquired):
             raise StoreUnavailable(
-                f"{self.database.name}: this append waited for other appends of this handle to {run.name} until its time "
-                "was up; it stored no event, so it is safe to repeat it"
+                f"{self.database.name}: this append waited for other appends of this handle to {run.name} until its "
+                "time was up; it stored no event, so it is safe to repeat it"
             )
 
     def restart(self, *, endless: bool = False) -> None:

@@ -90,7 +90,7 @@ class _Appending:
         self._request = request
         self._run = run
         self._new: Sequence[Prepared] = request.batch if len(request.batch) == 1 else new_in_batch(request.batch, {})
-        self._has_markers = any([type(event.data) is Redaction for event in request.batch])
+        self._has_markers = any(type(event.data) is Redaction for event in request.batch)
         self._remembered_head: Head | None = None
         self._refused_behind: Head | None = None
         # The key is the commit's id, by which a later read recognizes a commit whose reply was lost.

@@ -149,34 +149,31 @@ class Call:
         """Return the first matching document, or None."""
         return next(iter(await self.find(collection, where, sort=sort, limit=1, fields=fields, hint=hint)), None)
 
-    async def find_range(
-        self, collection: str, where: Mapping[str, object], by: str, hint: str
+    async def find_in_order(
+        self, collection: str, where: Mapping[str, object], by: str, *, is_sorted_here: bool
     ) -> tuple[list[Document], bool]:
-        """Return the matching documents that fit in one reply, and whether these are all of them.
+        """Return the first matching documents that fit in one reply, and whether these are all of them.
 
         Args:
             collection: the name of the collection.
-            where: a filter for a range of an index.
-            by: the name of the integer field by which the documents are sorted.
-            hint: the name of the index, which has the documents in this order.
+            where: the filter.
+            by: the name of the integer field that gives the order.
+            is_sorted_here: whether this process sorts the documents, because some servers would read all of them twice.
+                The server may then use any index.
         """
-        level = {"level": self.database.level}
-        command = {
-            "find": collection,
-            "filter": where,
-            "batchSize": _MOST_DOCUMENTS,
-            "hint": hint,
-            "readConcern": level,
-        }
+        command: Document = {"find": collection, "filter": where, "batchSize": _MOST_DOCUMENTS}
+        if not is_sorted_here:
+            command["sort"] = {by: 1}
+        command["readConcern"] = {"level": self.database.level}
         cursor = (await self.ask(command))["cursor"]
         documents: list[Document] = cursor["firstBatch"]
         if not cursor["id"]:
-            # They are in order, so this costs little. Some servers would read and sort all documents again.
-            documents.sort(key=itemgetter(by))
+            if is_sorted_here:
+                documents.sort(key=itemgetter(by))
             return documents, True
         await self.ask({"killCursors": collection, "cursors": [cursor["id"]]})
         # No rule says which of the documents an unsorted reply omits.
-        return await self.find(collection, where, sort={by: 1}, hint=hint), False
+        return (await self.find(collection, where, sort={by: 1}) if is_sorted_here else documents), False
 
     async def insert_once(self, collection: str, document: object) -> bool | None:
         """Insert a document without retrying.

@@ -105,7 +105,7 @@ async def _read(
 
 
 async def _load_at_once(call: Call, run: Run, after: int) -> Snapshot | None:
-    """Load the events after ``after`` in one query. Returns None if this query cannot tell the state of the run."""
+    """Load the events after ``after`` in one query. Returns None if other queries are needed."""
     remembered = call.database.heads.get(run.key, Head())
     if (after and remembered.version == after) or after > LAST_SEQ:
         return None  # probably no event is new

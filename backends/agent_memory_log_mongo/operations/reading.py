@@ -24,7 +24,7 @@ from agent_memory_log_mongo.documents.commits import (
 )
 from agent_memory_log_mongo.documents.events import meta_of
 from agent_memory_log_mongo.engine.call import Call, TryAgain
-from agent_memory_log_mongo.engine.database import CHAIN, SOUGHT_TYPES
+from agent_memory_log_mongo.engine.database import SOUGHT_TYPES
 
 
 async def find_head(call: Call, run: Run) -> Head | None:
@@ -154,8 +154,10 @@ async def commits_between(call: Call, run: Run, low: int, high: int | None) -> l
     documents: list[Document] = []
     is_complete = False
     while not is_complete:
+        is_whole = low == 1 and high is None
         bounds = {"$gte": low} if high is None else {"$gte": low, "$lte": high}
-        more, is_complete = await call.find_range(call.database.commits, {"k": run.key, "s": bounds}, "s", CHAIN)
+        where = {"k": run.key} if is_whole else {"k": run.key, "s": bounds}
+        more, is_complete = await call.find_in_order(call.database.commits, where, "s", is_sorted_here=is_whole)
         if not more:
             break
         documents.extend(verified(call, run, more))

@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test integrations torture test-all lint format types generate generate-check site release instructions bench clean
+.PHONY: help demo test integrations torture test-all lint format types generate generate-check site release instructions bench bench-peers clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -84,8 +84,20 @@ release: .venv/.site ## Build wheel and sdist in dist/, check them, and try them
 instructions: .venv/.installed ## Count instructions, and fail at 5 % more than the stored counts
 	@$(BIN)/python -m benchmarks.instructions
 
-bench: .venv/.installed ## Measure, as ratios to the floor
-	@$(BIN)/python -m benchmarks
+# The last wheel that has the MongoDB server as a compiled program. The tests use a newer one, which is written in Python.
+.venv/rust-server: .venv/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ 'SecantusDB==0.6.0b12' \
+		|| echo "This machine has no compiled server, so MongoDB is not measured." >&2
+
+bench: .venv/.installed .venv/rust-server ## Measure as ratios to the floor, and write docs/benchmarks.md
+	@$(BIN)/python -m benchmarks --docs docs
+
+.venv/.peers: .venv/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
+	@touch $@
+
+bench-peers: .venv/.peers .venv/rust-server ## Measure other libraries at the same work, and write docs/benchmarks.md
+	@$(BIN)/python -m benchmarks.peers --docs docs
 
 clean: ## Remove what the other commands made
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site

@@ -16,35 +16,62 @@ from benchmarks.table import Figure, Report, Row
 _TMPFS = Path("/dev/shm")  # noqa: S108  # in memory, where an fsync costs nothing
 
 
-def rows(fast: Path, disk: Path) -> list[Row]:
-    """Return every comparison that this machine can make, in the order of the table."""
-    rows = [*sqlite.rows(fast, disk), *core.rows(), *transcript.rows(), *memory.rows(fast)]
-    rows += [*langgraph.rows(disk), *sessions.rows(fast), *google_adk.rows(fast)]
-    if not lacking():
-        from benchmarks import mongo  # noqa: PLC0415  # the driver may not be installed
+def groups(fast: Path, disk: Path) -> dict[str, list[Row | Figure]]:
+    """Return every measurement that this machine can make, except those of MongoDB, by the section of its table."""
+    return {
+        "bench of SQLite": [*sqlite.rows(fast, disk), *sqlite.figures(disk), *core.rows()],
+        "bench of transcripts": [*transcript.rows()],
+        "bench of memory": [*memory.rows(fast)],
+        "bench of integrations": [
+            *(*langgraph.rows(disk), *langgraph.figures(disk)),
+            *(*sessions.rows(fast), *sessions.figures(disk)),
+            *(*google_adk.rows(fast), *google_adk.figures(disk)),
+        ],
+    }
 
-        rows += mongo.rows(fast, disk)
-    return rows
 
+def mongo_groups(fast: Path, disk: Path) -> dict[str, list[Row | Figure]]:
+    """Return the same for MongoDB."""
+    if lacking():
+        return {}
+    from benchmarks import mongo  # noqa: PLC0415  # the driver may not be installed
 
-def figures(disk: Path) -> list[Figure]:
-    """Return every plain number."""
-    numbers = [*sqlite.figures(disk), *langgraph.figures(disk)]
-    return [*numbers, *sessions.figures(disk), *google_adk.figures(disk)]
+    return {"bench of MongoDB": [*mongo.rows(fast, disk)]}
 
 
 def main() -> None:
-    """Parse the command line, measure, and print the table."""
+    """Parse the command line, measure, and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=11, help="counted rounds of each comparison (default 11)")
     parser.add_argument("--only", default="", help="only the rows whose name holds this text")
     parser.add_argument("--disk", type=Path, default=Path(tempfile.gettempdir()), help="a folder on a real disk")
-    parser.add_argument("--svg", type=Path, help="also draw the table into this file")
+    parser.add_argument("--docs", type=Path, help="the folder whose benchmarks.md and pictures to write")
     options = parser.parse_args()
+    if options.docs is not None and options.only:
+        parser.error("--docs writes whole tables, so it cannot be used with --only")
     fast = _TMPFS if _TMPFS.is_dir() else options.disk
-    report = Report(options.rounds, options.svg)
-    chosen = [row for row in rows(fast, options.disk) if options.only in row.name]
-    counted = [figure for figure in figures(options.disk) if options.only in figure.name]
+    for picture, everything in (("benchmarks", groups), ("benchmarks-mongodb", mongo_groups)):
+        chosen = [
+            (group, row)
+            for group, rows in everything(fast, options.disk).items()
+            for row in rows
+            if options.only in row.name
+        ]
+        if not chosen:
+            continue
+        report = Report(options.rounds, recorded=options.docs is not None)
+        _measure(report, chosen, options.rounds)
+        if everything is mongo_groups:
+            report.note(f"MongoDB is {described()}.")
+        report.print()
+        if options.docs is not None:
+            report.write(options.docs / "benchmarks.md", options.docs / f"{picture}.svg")
+    if lacking():
+        print(f"MongoDB was not measured: {lacking()}")
+
+
+def _measure(report: Report, chosen: list[tuple[str, Row | Figure]], rounds: int) -> None:
+    """Measure rows and figures with a progress bar, and add them to a report."""
     with Progress(
         TextColumn("{task.description:45}"),
         BarColumn(),
@@ -52,21 +79,15 @@ def main() -> None:
         console=Console(stderr=True),
         transient=True,
     ) as progress:
-        task = progress.add_task("", total=len(chosen) * options.rounds + len(counted))
-        for number, row in enumerate(chosen, 1):
+        task = progress.add_task("", total=len(chosen) * rounds)
+        for number, (group, row) in enumerate(chosen, 1):
             progress.update(task, description=row.name)
-            report.add(row, row.measure(options.rounds, lambda: progress.advance(task)))
-            # A row that cannot be measured used no rounds.
-            progress.update(task, completed=number * options.rounds)
-        for figure in counted:
-            progress.update(task, description=figure.name)
-            report.add_figure(figure, figure.measure())
-            progress.advance(task)
-    if lacking():
-        report.note(f"MongoDB was not measured: {lacking()}")
-    elif any(row.name.startswith("MongoDB") for row in chosen):
-        report.note(f"MongoDB is {described()}.")
-    report.print()
+            if isinstance(row, Figure):
+                report.add_figure(group, row, row.measure())
+            else:
+                report.add(group, row, row.measure(rounds, lambda: progress.advance(task)))
+            # A row that cannot be measured and a figure use no rounds.
+            progress.update(task, completed=number * rounds)
 
 
 if __name__ == "__main__":

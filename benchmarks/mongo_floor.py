@@ -19,9 +19,12 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.collection import Collection
+from pymongo.database import Database
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -33,6 +36,8 @@ Document = dict[str, Any]
 KEY = b"0123456789abcdef"
 _CONCERN = WriteConcern("majority", j=True)
 _READ_CONCERN = ReadConcern("majority")
+RAW = CodecOptions(RawBSONDocument)
+"""The codec options that leave each document as bytes."""
 
 
 def connect(server: str, *, retryable: bool = True) -> MongoClient[Document]:
@@ -64,11 +69,14 @@ def database(server: str) -> Generator[str]:
 def collection(server: str, *, retryable: bool = True) -> Generator[Collection[Document]]:
     """Yield a new collection with its index, in a database of its own."""
     with database(server) as uri, connect(uri, retryable=retryable) as client:
-        collection: Collection[Document] = client.get_default_database().get_collection(
-            "floor", write_concern=_CONCERN, read_concern=_READ_CONCERN
-        )
+        collection = durable(client.get_default_database())
         collection.create_index([("k", 1), ("s", 1)])
         yield collection
+
+
+def durable(database: Database[Document]) -> Collection[Document]:
+    """Return a collection with the concerns of our side, without an index yet."""
+    return database.get_collection("floor", write_concern=_CONCERN, read_concern=_READ_CONCERN)
 
 
 def asynchronous(client: AsyncMongoClient[Document]) -> AsyncCollection[Document]:

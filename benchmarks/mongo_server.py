@@ -1,6 +1,8 @@
 """Starts the MongoDB servers of the benchmark, or uses the server in ``AMLOG_TEST_MONGO_URI``.
 
-This module imports no driver, so that it can report a missing one.
+The tests use the newest SecantusDB, which is written in Python. Its time would hide that of the client, so the
+benchmark uses the last release whose wheel also has the server as a compiled program. ``make bench`` installs it in a
+folder of its own. This module imports no driver, so that it can report a missing one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from benchmarks.scratch import scratch
 
 GIVEN_URI = os.environ.get("AMLOG_TEST_MONGO_URI", "")
 
-_PROGRAM = Path(sys.executable).with_name("secantusd-py")
+_FOLDER = Path(sys.prefix) / "rust-server"
+_PROGRAM = _FOLDER / "bin" / "secantusd-rs"
 _HOST = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -38,7 +41,7 @@ def lacking() -> str:
     if importlib.util.find_spec("pymongo") is None:
         return "there is no pymongo: install agent-memory-log[mongo]"
     if not GIVEN_URI and not _PROGRAM.exists():
-        return f"there is no {_PROGRAM.name}: install agent-memory-log[dev], or name a server in AMLOG_TEST_MONGO_URI"
+        return f"there is no {_PROGRAM.name}: make bench installs it; or name a server in AMLOG_TEST_MONGO_URI"
     return ""
 
 
@@ -46,7 +49,8 @@ def described() -> str:
     """Return a description of the server."""
     if GIVEN_URI:
         return "the server that AMLOG_TEST_MONGO_URI names"
-    return f"SecantusDB {importlib.metadata.version('secantusdb')}, on the same machine"
+    (server,) = importlib.metadata.distributions(name="SecantusDB", path=[str(_FOLDER)])
+    return f"the compiled server of SecantusDB {server.version}, on the same machine"
 
 
 @contextmanager
@@ -67,7 +71,7 @@ def new_server(parent: Path) -> Generator[str]:
             process = subprocess.Popen(
                 [
                     *(str(_PROGRAM), "--config", str(settings), "--storage-path", str(folder / "data")),
-                    *("--host", _HOST, "--port", str(port)),
+                    *("--host", _HOST, "--port", str(port), "--sync-on-commit"),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -267,6 +267,11 @@ def decode_map(event_type: str, data: dict[str, Any]) -> EventData:
     codec = _by_type.get(event_type)
     if codec is not None:
         try:
+            return msgspec.convert(data, codec.payload_type)
+        except (msgspec.ValidationError, RecursionError):
+            pass
+        try:
+            # Only a registered payload with a map whose keys are no text needs this option, which doubles the time.
             return msgspec.convert(data, codec.payload_type, str_keys=True)
         except (msgspec.ValidationError, RecursionError):
             pass  # not written by this library: see decode_payload

@@ -20,7 +20,7 @@ from agent_memory_log_mongo.operations import (
     finding,
     following,
     journal,
-    reading,
+    loading,
     removing,
     run_documents,
 )
@@ -102,7 +102,7 @@ class SyncMongoStore(Handle):
         ``types`` uses an index. If it names ``assistant_message``, ``thinking``, ``tool_call`` or ``tool_result``, the
         call reads every event after ``after`` instead, or with ``last`` the run from its end back to the events.
         """
-        return self._run(lambda call: reading.load(call, agent, run, after, types, limit, last))
+        return self._run(lambda call: loading.load(call, agent, run, after, types, limit, last))
 
     def find_events(self, agent: str, run: str, event_ids: Iterable[str]) -> tuple[Event | None, ...]:
         """Return the events with these ids, as ``Store.find_events`` describes, with a query for each 2,000 ids."""

@@ -426,8 +426,12 @@ class ShortReplies(Database[Document]):
         self, command: Any, *arguments: Any, **options: Any
     ) -> Document:
         if "find" in command and "limit" not in command:
-            command = {**command, "limit": self.most}
-        return super().command(command, *arguments, **options)
+            # Without singleBatch, the server keeps a cursor for the rest.
+            command = {**command, "limit" if "singleBatch" in command else "batchSize": self.most}
+        reply = super().command(command, *arguments, **options)
+        if "find" in command and "sort" not in command:
+            reply["cursor"]["firstBatch"].reverse()  # no rule gives its order
+        return reply
 
 
 class ShortClient(MongoClient[Document]):
@@ -435,7 +439,7 @@ class ShortClient(MongoClient[Document]):
         return ShortReplies(self, name)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("most", [1, 2, 3, 100])
 def test_short_replies_are_combined(mongo_uri: str, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     batches = [[_note(f"{number} {part}") for part in range(1 + number % 3)] for number in range(8)]
     batches[4] = [new_event(AssistantMessage(message="common"), event_id="e-4"), _note("4 1")]

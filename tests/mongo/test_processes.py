@@ -223,7 +223,7 @@ async def test_runs_are_deleted_and_redacted_while_processes_append(
         async with Follower(other, "run-2") as follower:
             output = [await asyncio.to_thread(_finish, process) for process in writers]
             # Fast writers may finish before the first deletion.
-            await passing(lambda: eraser.deleted_up_to["run-0"] and eraser.redacted)
+            await passing(lambda: eraser.deleted_up_to.get("run-0") and eraser.redacted)
             eraser.stopped = True
             await asyncio.gather(*erasing)
             await follower.until((await other.load_run("agent", "run-2")).version)

@@ -33,22 +33,26 @@ WITHOUT_EVENTS: dict[str, int] = {"events": 0, "t": 0, "ts": 0}
 
 _NOT_SUMMED = frozenset({"sums", *WITHOUT_EVENTS})
 _NOT_SUMMED_OF_RUN = frozenset({"_id", "sum", "ceiling", "heads"})
+_SIGN = 2**31
 _INT32 = struct.Struct("<i")
 _FIRST_EVENT_AT = 4 + len(b"\x04events\0") + 4
 
 
-def encode_with_sums(commit: _Document) -> bytes:
+def encode_with_sums(own_fields: _Document, other_fields: _Document) -> bytes:
     """Return a commit as BSON, with its checksums.
 
     The events are encoded only once; their checksums are computed from the slices of the result.
+
+    Args:
+        own_fields: the fields that the commit's own checksum covers.
+        other_fields: the other fields, first ``events``.
     """
-    own = bson.encode(_own_fields(commit))
-    listed = bson.encode({name: commit[name] for name in WITHOUT_EVENTS if name in commit})
+    own, listed = bson.encode(own_fields), bson.encode(other_fields)
     size_at, find_zero = _INT32.unpack_from, listed.index
-    count = commit["n"]
+    count = own_fields["n"]
     sums: list[int] = []
     at = _FIRST_EVENT_AT
-    start = crc32(commit["k"]) + commit["v"] - count + 1
+    start = crc32(own_fields["k"]) + own_fields["v"] - count + 1
     for start_value in range(start, start + count):
         # Before each event are its BSON type (one byte) and its list index (text that ends with a zero byte).
         at = find_zero(0, at) + 1
@@ -56,8 +60,7 @@ def encode_with_sums(commit: _Document) -> bytes:
         sums.append(crc32(listed[at:end], start_value))
         at = end
     sums.append(crc32(own))
-    signed = struct.unpack(f"<{count + 1}i", struct.pack(f"<{count + 1}I", *sums))
-    summed = bson.encode({"sums": signed})
+    summed = bson.encode({"sums": [_signed(value) for value in sums]})
     return _INT32.pack(len(own) + len(summed) + len(listed) - 10) + own[4:-1] + summed[4:-1] + listed[4:]
 
 
@@ -117,4 +120,4 @@ def _own_fields(commit: _Document) -> _Document:
 
 def _signed(value: int) -> int:
     """Return an unsigned 32-bit number as the signed one that BSON stores."""
-    return value - 2**32 if value >> 31 else value
+    return (value ^ _SIGN) - _SIGN

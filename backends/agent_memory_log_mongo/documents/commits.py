@@ -41,6 +41,9 @@ from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
 Document = dict[str, Any]
 """A document of the driver. Its fields have no static types, so readers check each value."""
 
+LAST_SEQ = 2**53 - 1
+"""The largest seq. JSON and JavaScript represent integers exactly up to this number."""
+
 _COMMON_TYPES = frozenset({"assistant_message", "thinking", "tool_call", "tool_result"})
 
 
@@ -160,8 +163,8 @@ def commit_document(
     head: Head,
     batch: Sequence[Prepared],
     meta: Mapping[str, JsonValue] | None = None,
-) -> Document:
-    """Return the commit that stores ``batch`` after ``head``.
+) -> tuple[Document, Document]:
+    """Return the commit that stores ``batch`` after ``head``, in the two parts that ``encode_with_sums`` takes.
 
     Args:
         run: the run.
@@ -190,21 +193,21 @@ def commit_document(
         document["expires_at"] = from_microseconds(head.end)
     if meta is not None:
         document.update(meta_fields(meta))
+    events: Document = {"events": [event_document(event) for event in batch]}
     indexed_types = sorted({event.type for event in batch if event.type not in _COMMON_TYPES})
     if indexed_types:
-        document["t"] = [type_key(run.key, event_type) for event_type in indexed_types]
-        document["ts"] = place
-    document["events"] = [event_document(event) for event in batch]
-    return document
+        events["t"] = [type_key(run.key, event_type) for event_type in indexed_types]
+        events["ts"] = place
+    return document, events
 
 
-def encode_commit(document: Document, description: str, remedy: str) -> bytes:
+def encode_commit(parts: tuple[Document, Document], description: str, remedy: str) -> bytes:
     """Return a commit as BSON with its checksums.
 
     Raises ``EventTooLarge`` if it is above MongoDB's limit. The message has the ``description`` of the commit and the
     ``remedy``.
     """
-    encoded = encode_with_sums(document)
+    encoded = encode_with_sums(*parts)
     if len(encoded) > MAX_DOCUMENT_BYTES:
         raise EventTooLarge(
             f"{description} needs a document of {len(encoded):,} bytes; MongoDB's limit is {MAX_DOCUMENT_BYTES:,}: "
@@ -237,9 +240,9 @@ def checked(documents: list[Document], where: str) -> list[Document]:
     return documents
 
 
-def tombstone_document(run: Run, commit_id: ObjectId, head: Head) -> Document:
-    """Return the commit that marks the deletion of a run after ``head``."""
-    return {
+def tombstone_document(run: Run, commit_id: ObjectId, head: Head) -> tuple[Document, Document]:
+    """Return the commit that marks the deletion of a run after ``head``, in the same two parts."""
+    document: Document = {
         "_id": commit_id,
         "k": run.key,
         "s": head.next_place,
@@ -249,8 +252,8 @@ def tombstone_document(run: Run, commit_id: ObjectId, head: Head) -> Document:
         "n": 0,
         "agent": run.agent,
         "run": run.run,
-        "events": [{"id": commit_id}],
     }
+    return document, {"events": [{"id": commit_id}]}
 
 
 BLANKING = [

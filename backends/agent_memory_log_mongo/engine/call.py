@@ -7,6 +7,7 @@ thread. There the driver's methods and the waits block (``Surface``), so the cor
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 import pymongo
@@ -17,7 +18,7 @@ from pymongo.errors import PyMongoError
 
 from agent_memory_log.backend_kit import ChangeSignal
 from agent_memory_log.errors import StoreUnavailable
-from agent_memory_log_mongo.documents.commits import Document
+from agent_memory_log_mongo.documents.commits import Document, Run
 from agent_memory_log_mongo.engine.clock import Clock
 from agent_memory_log_mongo.engine.database import OpenDatabase
 from agent_memory_log_mongo.engine.surface import finished
@@ -81,9 +82,10 @@ class Call:
                 self.check_open()
             try:
                 with pymongo.timeout(clock.left()):
-                    reply = await finished(self.database.driver.command(command, codec_options=self.codec))
+                    result = self.database.driver.command(command, codec_options=self.codec)
+                    reply = cast("Document", result if type(result) is dict else await finished(result))
                 if clock.is_acknowledged(reply):
-                    return cast("Document", reply)
+                    return reply
             except PyMongoError as error:
                 clock.note(error)
             except BSONError as error:
@@ -147,6 +149,32 @@ class Call:
         """Return the first matching document, or None."""
         return next(iter(await self.find(collection, where, sort=sort, limit=1, fields=fields, hint=hint)), None)
 
+    async def find_in_order(
+        self, collection: str, where: Mapping[str, object], by: str, *, is_sorted_here: bool
+    ) -> tuple[list[Document], bool]:
+        """Return the first matching documents that fit in one reply, and whether these are all of them.
+
+        Args:
+            collection: the name of the collection.
+            where: the filter.
+            by: the name of the integer field that gives the order.
+            is_sorted_here: whether this process sorts the documents, because some servers would read all of them twice.
+                The server may then use any index.
+        """
+        command: Document = {"find": collection, "filter": where, "batchSize": _MOST_DOCUMENTS}
+        if not is_sorted_here:
+            command["sort"] = {by: 1}
+        command["readConcern"] = {"level": self.database.level}
+        cursor = (await self.ask(command))["cursor"]
+        documents: list[Document] = cursor["firstBatch"]
+        if not cursor["id"]:
+            if is_sorted_here:
+                documents.sort(key=itemgetter(by))
+            return documents, True
+        await self.ask({"killCursors": collection, "cursors": [cursor["id"]]})
+        # No rule says which of the documents an unsorted reply omits.
+        return (await self.find(collection, where, sort={by: 1}) if is_sorted_here else documents), False
+
     async def insert_once(self, collection: str, document: object) -> bool | None:
         """Insert a document without retrying.
 
@@ -207,12 +235,13 @@ class Call:
         """Wait until the count of ``signal`` is above ``seen``, for at most ``seconds``, or without limit if None."""
         await finished(self._surface.wait(signal, seen, seconds))
 
-    async def acquire(self, lock: object, name: str) -> None:
-        """Acquire the lock of the run ``name``. Raises ``StoreUnavailable`` if the time is up first."""
-        if not await finished(self._surface.acquire(lock, self._clock.left())):
+    async def acquire(self, lock: object, run: Run) -> None:
+        """Acquire the lock of a run. Raises ``StoreUnavailable`` if the time is up first."""
+        is_acquired = self._surface.acquire(lock, self._clock.left())
+        if is_acquired is not True and not await finished(is_acquired):
             raise StoreUnavailable(
-                f"{self.database.name}: this append waited for other appends of this handle to {name} until its time "
-                "was up; it stored no event, so it is safe to repeat it"
+                f"{self.database.name}: this append waited for other appends of this handle to {run.name} until its "
+                "time was up; it stored no event, so it is safe to repeat it"
             )
 
     def restart(self, *, endless: bool = False) -> None:

@@ -67,7 +67,10 @@ class Contention:
 
     def rest(self, key: bytes) -> float:
         """Return the longest rest in seconds before the first attempt of an append; 0 for no rest."""
-        until, window = self._contested.get(key, (0.0, 0.0))
+        contested = self._contested.get(key)
+        if contested is None:
+            return 0.0
+        until, window = contested
         if time.monotonic() >= until:
             self._contested.pop(key, None)
             return 0.0
@@ -125,16 +128,21 @@ class OpenDatabase:
         self.contention = Contention()
         self.signals = Signals()
         self.watcher = Watcher(database[self.commits], self.signals, surface)
+        # A lock that is held stays in the weak map. The other map saves making the lock again for each append.
+        self._recent_locks: Remembered[bytes, Any] = Remembered()
         self._locks: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
         self._guard = threading.Lock()
 
     def lock(self, key: bytes) -> Any:  # noqa: ANN401  # a lock of threads or of tasks
         """Return the lock for appends to a run. The map is weak, so the caller must keep the lock while it uses it."""
-        with self._guard:
-            lock = self._locks.get(key)
-            if lock is None:
-                lock = self._locks[key] = self.surface.make_lock()
-            return lock
+        lock = self._recent_locks.get(key)
+        if lock is None:
+            with self._guard:
+                lock = self._locks.get(key)
+                if lock is None:
+                    lock = self._locks[key] = self.surface.make_lock()
+                self._recent_locks[key] = lock
+        return lock
 
     def forget(self) -> None:
         """Forget all remembered values, because a failover may have rolled them back."""

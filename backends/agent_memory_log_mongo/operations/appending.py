@@ -30,7 +30,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.store import AppendResult
-from agent_memory_log_mongo.documents.commits import Head, Run, commit_document, encode_commit
+from agent_memory_log_mongo.documents.commits import LAST_SEQ, Head, Run, commit_document, encode_commit
 from agent_memory_log_mongo.documents.events import decode_events, meta_fields
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.operations.finding import events_at, find_ids
@@ -39,9 +39,6 @@ from agent_memory_log_mongo.operations.reading import current_head, latest_head
 from agent_memory_log_mongo.operations.removing import empty_deleted
 from agent_memory_log_mongo.operations.run_documents import announce, correct, raise_ceiling
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
-
-LAST_SEQ = 2**53 - 1
-"""The largest seq. JSON and JavaScript represent integers exactly up to this number."""
 
 _MAX_META_BYTES = MAX_DOCUMENT_BYTES - 16 * 1024
 """The size limit of meta.
@@ -71,7 +68,7 @@ async def append(call: Call, request: Append) -> AppendResult:
     """Append events. The appends of one handle to the same run wait for each other, so they do not collide."""
     target = Run.of(request.agent, request.run)
     lock = call.database.lock(target.key)
-    await call.acquire(lock, target.name)
+    await call.acquire(lock, target)
     try:
         call.check_open()
         if not request.batch:
@@ -168,8 +165,8 @@ class _Appending:
                 await self._check_markers(head, new, behind.version)
             except TryAgain:
                 return None  # the remembered head is outdated; another attempt with it would fail again
-        commit_id = ObjectId()
-        document = commit_document(run, commit_id, head.next_place, behind, new, meta if creating else None)
+        commit_id, place = ObjectId(), head.next_place
+        document = commit_document(run, commit_id, place, behind, new, meta if creating else None)
         encoded = encode_commit(document, f"the append of {len(new)} events", "append it in parts")
         await self._note_markers(new)
         contested = False
@@ -178,9 +175,8 @@ class _Appending:
         elif behind.end is not None:
             await raise_ceiling(call, run, behind.version + len(new), behind.base)
         stored = await call.insert_once(call.database.commits, RawBSONDocument(encoded))
-        after = msgspec.structs.replace(
-            behind, place=head.next_place, version=behind.version + len(new), count=len(new)
-        )
+        version = behind.version + len(new)
+        after = Head(place, version, behind.deletions, behind.base, behind.created, behind.end, len(new))
         if stored is None:
             self._unknown[commit_id] = _Attempt(behind.version, new, self._stored, after if contested else None)
         if not stored:

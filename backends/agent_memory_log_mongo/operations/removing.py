@@ -197,7 +197,7 @@ async def _delete(call: Call, run: Run, ended_by: int | None = None) -> int:
         count = max(count, events)
         if ended_by is None:
             await note_erasure(call, run, up_to=head.version)
-        tombstone = RawBSONDocument(encode_with_sums(tombstone_document(run, ObjectId(), head)))
+        tombstone = RawBSONDocument(encode_with_sums(*tombstone_document(run, ObjectId(), head)))
         stored = await call.insert_once(call.database.commits, tombstone)
         call.database.heads.pop(run.key, None)
         if not stored:

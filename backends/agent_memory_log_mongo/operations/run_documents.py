@@ -279,7 +279,7 @@ async def _info(call: Call, document: Document, head: Head | None) -> RunInfo | 
                 return None  # it was deleted after its newest commit was read
         created = from_microseconds(head.created)
         updated = time_of(document["heads"][0]["events"][-1])
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise DecodeError(f"a run's document or its newest event cannot be read: {error!r}") from error
     return RunInfo(run.agent, run.run, head.version, created, updated, head.version - head.base, meta)
 

@@ -1,4 +1,4 @@
-"""Tests that the benchmarks can write their document, and that each measured log stores what it is given."""
+"""Tests that the benchmarks can write their document, and that each measured log stores its events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_document_has_a_section_for_each_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("peer", [peer for peer in on_sqlite.PEERS if not peer.lacking], ids=lambda peer: peer.name)
-def test_a_log_stores_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
+def test_a_log_stores_its_events(peer: Peer, tmp_path: Path) -> None:
     with peer.open(tmp_path) as log:
         for events in (workload.events(1), workload.events(10)):
             log.append_each([log.messages(events)])

@@ -23,9 +23,12 @@ def groups(fast: Path, disk: Path) -> dict[str, list[Row | Figure]]:
         "bench of transcripts": [*transcript.rows()],
         "bench of memory": [*memory.rows(fast)],
         "bench of integrations": [
-            *(*langgraph.rows(disk), *langgraph.figures(disk)),
-            *(*sessions.rows(fast), *sessions.figures(disk)),
-            *(*google_adk.rows(fast), *google_adk.figures(disk)),
+            *langgraph.rows(disk),
+            *langgraph.figures(disk),
+            *sessions.rows(fast),
+            *sessions.figures(disk),
+            *google_adk.rows(fast),
+            *google_adk.figures(disk),
         ],
     }
 

@@ -428,7 +428,7 @@ class ShortReplies(Database[Document]):
         if "find" in command and "limit" not in command:
             # Without singleBatch, the server keeps a cursor for the rest.
             command = {**command, "limit" if "singleBatch" in command else "batchSize": self.most}
-        reply = super().command(command, *arguments, **options)
+        reply: Document = super().command(command, *arguments, **options)
         if "find" in command and "sort" not in command:
             reply["cursor"]["firstBatch"].reverse()  # no rule gives its order
         return reply

@@ -42,7 +42,7 @@ integrations: .venv/.integrations ## Run the test suites of agent frameworks wit
 torture: .venv/.installed ## Run the campaigns: kills, corruption and growth at full size
 	@AMLOG_TORTURE=1 $(BIN)/pytest -q -n 2 --dist worksteal tests/torture
 
-test-all: test torture ## Run all tests and the campaigns
+test-all: test integrations torture ## Run all tests, the suites of frameworks and the campaigns
 
 lint: .venv/.installed ## Check style, format and plain English
 	@$(BIN)/ruff check .

@@ -201,7 +201,7 @@ class MemoryLogSession(StoreOwner):
     ) -> _CompactionSnapshot | None:
         if type(self) is not MemoryLogSession:
             return None
-        history = await in_thread(lambda: self._read(limit))
+        history = await in_thread(lambda: self._newest(limit))
 
         async def replace_suffix(start: int, output: list[TResponseInputItem]) -> bool:
             return await in_thread(lambda: self._replace_suffix(history, start, output, prune_prefix))
@@ -251,6 +251,12 @@ class MemoryLogSession(StoreOwner):
                     for event in parsed
                 )
         return name_results(self.store, self.agent, self.run, events)
+
+    def _newest(self, most: int) -> _History:
+        """Read the newest ``most`` items. One more item shows whether these are all."""
+        items, version, _ = self._read(most + 1)
+        left_out = max(len(items) - most, 0)
+        return _History(items[left_out:], version, not left_out)
 
     def _read(self, most: int | None) -> _History:
         """Read the newest ``most`` items; None reads all."""

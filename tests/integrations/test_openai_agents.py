@@ -148,6 +148,16 @@ SessionMachine.TestCase.settings = settings(deadline=None, max_examples=40, stat
 TestSessionMachine = SessionMachine.TestCase
 
 
+async def test_compaction_knows_that_it_reads_all_items(session: MemoryLogSession) -> None:
+    await session._atomic_replace_items([says("first")])
+    await session.pop_item()
+    await session.add_items([says("second"), says("third")])
+    for limit, complete in ((1, False), (2, True), (3, True)):
+        snapshot = await session._get_compaction_snapshot(limit)
+        assert snapshot is not None
+        assert (len(snapshot.items), snapshot.complete) == (min(limit, 2), complete)
+
+
 async def _assert_every_limit(session: MemoryLogSession, items: list[Item]) -> None:
     await session.add_items(items)
     assert await session.get_items() == items

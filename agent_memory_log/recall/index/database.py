@@ -217,12 +217,17 @@ class Database(Handle):
             raise Damaged("the facts cannot be read") from error
 
     def scrub(self) -> None:
-        """Empty the write-ahead log if it may hold removed rows. Readers of other processes may prevent this."""
+        """Write the file again and empty its write-ahead log, if they may hold removed rows.
+
+        ``secure_delete`` is not enough: when SQLite moves rows between pages, copies of them stay in unused parts of
+        pages. Readers of other processes may prevent the erasure.
+        """
         if self.file is None:
             return
         with self._guarded():
             self._check_place()
             before = self.generation_on_disk
+            self._connection.execute("VACUUM")
             ((is_busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             if is_busy:
                 return

@@ -63,7 +63,7 @@ class Facts(msgspec.Struct):
         buckets: One bit for each bucket of terms that exists.
         model: The model of the vectors, or ``""``.
         dimension: The dimension of its vectors.
-        may_hold_erased: True if the write-ahead log may still hold removed rows.
+        may_hold_erased: True if the file or its write-ahead log may still hold removed rows.
     """
 
     owner: str = ""

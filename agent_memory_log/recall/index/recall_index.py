@@ -184,7 +184,7 @@ class RecallIndex:
         return self._database.file is not None and self._database.facts.may_hold_erased
 
     def scrub(self) -> None:
-        """Erase removed documents from the file's write-ahead log, unless a reader in another process prevents it.
+        """Erase removed documents from the file and its log, unless a reader in another process prevents it.
 
         Raises:
             IndexLost: As ``reading``.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-_MOST_CHARACTERS = 512
-"""The longest id that a store accepts."""
+from agent_memory_log.backend_kit import MAX_ID_LENGTH
 
 
 def joined_id(*parts: str) -> str:
@@ -16,8 +15,8 @@ def joined_id(*parts: str) -> str:
     with ``@``.
     """
     joined = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
-    if len(joined) <= _MOST_CHARACTERS:
+    if len(joined) <= MAX_ID_LENGTH:
         return joined
     # No shorter id has "%~", because each of its "%" belongs to "%25" or "%2F".
     ending = "%~" + sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()
-    return joined[: _MOST_CHARACTERS - len(ending)] + ending
+    return joined[: MAX_ID_LENGTH - len(ending)] + ending

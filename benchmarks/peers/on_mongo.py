@@ -18,7 +18,8 @@ from benchmarks.peers.contract import Log, Peer
 from benchmarks.peers.logs import OpenAiLog, open_own, open_own_async
 from benchmarks.peers.messages import langchain_message
 
-_DURABLE = "?w=majority&journal=true"
+# Without retryable writes, for all: the server searches all remembered writes at every such write.
+_DURABLE = "?w=majority&journal=true&retryWrites=false"
 
 
 class _Floor:
@@ -42,7 +43,7 @@ class _Floor:
 
 @contextmanager
 def _open_floor(uri: str) -> Generator[Log]:
-    with mongo_floor.connect(uri) as client:
+    with mongo_floor.connect(uri, retryable=False) as client:
         collection = mongo_floor.durable(client.get_default_database())
         collection.create_index([("k", 1), ("s", 1)])
         yield _Floor(collection)

@@ -17,10 +17,10 @@ from agent_memory_log.integrations.langgraph.places import AGENT, Place, entries
 from agent_memory_log.store import RunHead, RunInfo
 
 _MOST_CACHED = 1024
-"""The most runs of which a process keeps its knowledge."""
+"""A process remembers the state of at most this many runs."""
 
 _MOST_COUNTED = 4
-"""The most checkpoints of a run of which a process keeps the number of events."""
+"""For each run, a process remembers how many events at most this many checkpoints have."""
 
 
 class RunCache:

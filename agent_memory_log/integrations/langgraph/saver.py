@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import merge
@@ -33,6 +32,7 @@ from agent_memory_log.integrations.langgraph.places import Place, newest_first
 from agent_memory_log.integrations.langgraph.pruning import copy_thread, newest_only, prune
 from agent_memory_log.integrations.langgraph.reading import Entry, delta_histories, read_entry
 from agent_memory_log.integrations.opening import StoreOwner
+from agent_memory_log.integrations.threads import in_thread
 
 _INPUT = "__start__"
 """LangGraph's channel with the input of a graph, before it becomes state."""
@@ -274,7 +274,7 @@ class MemoryLogSaver(BaseCheckpointSaver[Any], StoreOwner):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Do ``get_tuple`` in a thread."""
-        return await asyncio.to_thread(self.get_tuple, config)
+        return await in_thread(partial(self.get_tuple, config))
 
     async def alist(
         self,
@@ -286,7 +286,7 @@ class MemoryLogSaver(BaseCheckpointSaver[Any], StoreOwner):
     ) -> AsyncIterator[CheckpointTuple]:
         """Do ``list`` in a thread."""
         checkpoints = self.list(config, filter=filter, before=before, limit=limit)
-        while (checkpoint := await asyncio.to_thread(next, checkpoints, None)) is not None:
+        while (checkpoint := await in_thread(partial(next, checkpoints, None))) is not None:
             yield checkpoint
 
     async def aput(
@@ -297,32 +297,32 @@ class MemoryLogSaver(BaseCheckpointSaver[Any], StoreOwner):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Do ``put`` in a thread."""
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+        return await in_thread(partial(self.put, config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Do ``put_writes`` in a thread."""
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+        await in_thread(partial(self.put_writes, config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Do ``delete_thread`` in a thread."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
+        await in_thread(partial(self.delete_thread, thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Do ``delete_for_runs`` in a thread."""
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
+        await in_thread(partial(self.delete_for_runs, run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Do ``copy_thread`` in a thread."""
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+        await in_thread(partial(self.copy_thread, source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Do ``prune`` in a thread."""
-        await asyncio.to_thread(partial(self.prune, thread_ids, strategy=strategy))
+        await in_thread(partial(self.prune, thread_ids, strategy=strategy))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Do ``get_delta_channel_history`` in a thread."""
-        return await asyncio.to_thread(partial(self.get_delta_channel_history, config=config, channels=channels))
+        return await in_thread(partial(self.get_delta_channel_history, config=config, channels=channels))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import chain
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -37,6 +37,7 @@ from agent_memory_log.integrations.langgraph.items import (
 )
 from agent_memory_log.integrations.langgraph.payloads import ItemPut, ItemsRead
 from agent_memory_log.integrations.opening import StoreOwner
+from agent_memory_log.integrations.threads import in_thread
 
 _LARGEST_JSON = 1 << 20
 """The largest value, in bytes, that is stored as JSON. A larger one is compressed."""
@@ -89,12 +90,12 @@ class MemoryLogStore(BaseStore, StoreOwner):
         operations = _checked(ops)
         texts, questions = self._to_embed(operations)
         if self._items.embed is None:
-            return await asyncio.to_thread(self._carry_out, operations, texts, {})
+            return await in_thread(partial(self._carry_out, operations, texts, {}))
         embedder = KeptVectors(self._items.embed)
         await embedder.aembed_documents([*chain.from_iterable(texts.values())])
         for question in questions:
             await embedder.aembed_query(question)
-        return await asyncio.to_thread(self._carry_out, operations, texts, embedder.vectors)
+        return await in_thread(partial(self._carry_out, operations, texts, embedder.vectors))
 
     def sweep_ttl(self) -> int:
         """Erase the items that have expired, in all namespaces, and return how many they were."""

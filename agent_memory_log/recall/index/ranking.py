@@ -46,7 +46,7 @@ STARS: Final = 5
 """The highest importance of a document."""
 
 DECIMALS: Final = 9
-"""The decimal places to which scores are rounded before they are compared."""
+"""The decimal places to which scores are rounded."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -88,6 +88,7 @@ class Ranking:
         total = np.zeros(self._columns.count)
         for name in sorted(parts):
             total += parts[name]
+        total = np.round(total, DECIMALS)  # scores that differ only by the rounding of their sums are equal
         allowed = (total > 0) & self._allowed(now, only)
         own = parts["words"] + parts.get("vectors", 0.0)
         best = self._best(np.where(allowed, total, 0.0), own, top_k)
@@ -149,8 +150,7 @@ class Ranking:
 
     def _best(self, total: Floats, own: Floats, top_k: int) -> list[tuple[int, Stored]]:
         numbers = np.flatnonzero(total > 0)
-        # Scores that differ only by the rounding of their sums count as equal.
-        scores = np.round(total[numbers], DECIMALS)
+        scores = total[numbers]
         least = float(np.partition(scores, -top_k)[-top_k]) if len(scores) > top_k else 0.0
         best = scores >= least if least > 0 else scores > 0
         numbers, scores = numbers[best], scores[best]

@@ -275,6 +275,7 @@ class RecallIndex:
             number = self._documents.number_of(document_id)
             if number is not None:
                 self._remove(number, document_id)
+                self._database.facts.may_hold_erased = True
 
     def _remove(self, number: int, document_id: str) -> None:
         columns = self._columns
@@ -296,7 +297,6 @@ class RecallIndex:
         columns.clear(number)
         self._documents.delete(number)
         self._conversations.remove(session, place)
-        self._database.facts.may_hold_erased = True
 
     def use_model(self, model: str, dimension: int) -> bool:
         """Set the model of the vectors. Vectors of another model are removed, because they cannot be compared.

@@ -102,8 +102,8 @@ WORKLOADS: dict[str, tuple[Callable[[int], None], int]] = {
 
 
 if __name__ == "__main__":
-    # SQLite's backend looks at its folder once in a millisecond, which under valgrind would be at each append. Only this
-    # process must change that: a test that imports this module shares its process with tests of that look.
+    # SQLite's backend looks at its folder once in a millisecond, which under valgrind would be at each append. A test
+    # that imports this module must not change that, for it shares its process with the tests of that look.
     open_file._SECONDS_A_LOOK = 3_600  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # it is no setting
     gc.disable()
     WORKLOADS[sys.argv[1]][0](int(sys.argv[2]))

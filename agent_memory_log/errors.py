@@ -12,8 +12,11 @@
     ├── RunDeleted            the run was deleted while it was being read
     ├── RunExpired            the run is past its ``expires_at``
     ├── StoreUnavailable      the file, disk or server of the store failed
-    │   └── StoreCorrupt      the stored data is damaged, or was not written by this library
-    │       └── EventsMissing  events that a run must hold are missing
+    │   ├── StoreCorrupt      the stored data is damaged, or was not written by this library
+    │   │   └── EventsMissing  events that a run must hold are missing
+    │   └── TooManyRequests   a server received too many requests from this caller
+    ├── AccessDenied          the caller's token does not allow the call
+    │   └── Unauthenticated   a server does not know the caller
     ├── MemoryStopped         policy or execution stopped a memory call, or a sweep was too large
     ├── ModelFailed           the model that memory uses returned no usable answer
     │   ├── ModelTimeout      no answer in time, or no connection
@@ -192,6 +195,37 @@ class EventsMissing(StoreCorrupt):
         super().__init__(message)
         self.first_seq = first_seq
         self.last_seq = last_seq
+
+
+class TooManyRequests(StoreUnavailable):
+    """A server received too many requests from this caller, or is too busy. Nothing was written.
+
+    Wait, then send the same request again.
+
+    Attributes:
+        retry_after: The seconds to wait.
+    """
+
+    code = "too_many_requests"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class AccessDenied(AgentMemoryLogError):
+    """The caller's token does not allow the call. Nothing was read or written.
+
+    Ask the operator of the server for a token with the right that the message names.
+    """
+
+    code = "access_denied"
+
+
+class Unauthenticated(AccessDenied):
+    """A server does not know the caller: the token is missing, unknown, expired or revoked."""
+
+    code = "unauthenticated"
 
 
 class MemoryStopped(AgentMemoryLogError):

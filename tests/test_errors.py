@@ -21,6 +21,7 @@ ALL: list[type[AgentMemoryLogError]] = [
 ]
 
 CODES = {
+    "AccessDenied": "access_denied",
     "AgentMemoryLogError": "agent_memory_log_error",
     "BackendNotFound": "backend_not_found",
     "CursorOutOfRange": "cursor_out_of_range",
@@ -45,6 +46,8 @@ CODES = {
     "StoreCorrupt": "store_corrupt",
     "StoreUnavailable": "store_unavailable",
     "ToolFailed": "tool_failed",
+    "TooManyRequests": "too_many_requests",
+    "Unauthenticated": "unauthenticated",
     "VersionConflict": "version_conflict",
 }
 """The published codes. Users match on them."""
@@ -56,6 +59,7 @@ EXAMPLES: list[AgentMemoryLogError] = [
     errors.EventTooLarge("m", size=4, limit=5),
     errors.EventsMissing("m", first_seq=8, last_seq=9),
     errors.ReplayDivergence("m", reason="other_tool", seq=3),
+    errors.TooManyRequests("m", retry_after=0.5),
     errors.ToolFailed("m", tool_name="t", tool_call_id="c"),
     errors.SchemaTooNew("m", actual=6, supported=7),
     errors.MemoryStopped("m", reason="scope_denied:user"),

@@ -26,6 +26,7 @@ FLOORS = (
     ("recording", "interchange"),
     ("replay", "models", "recall"),
     ("memory", "pytest_plugin", "samples"),
+    ("service",),
     ("cli", "integrations"),
 )
 """The floors of the package, the lowest first, each with its parts.

@@ -43,17 +43,19 @@ Local = msgspec.Meta(extra={"local": True})
 
 
 class Operation(msgspec.Struct, Generic[_Result], frozen=True):
-    """A call on a principal's memory, with the type of its result.
+    """A call on a principal's memory or on a store, with the type of its result.
 
     Attributes:
         writes: Whether the operation may change the store.
         right: The permission that the caller needs.
         positional: The number of leading fields that the method accepts by position.
+        stream: Whether the result is a series of values of the result type, which may wait for the next one.
     """
 
     writes: ClassVar[bool] = False
     right: ClassVar[Right] = "read"
     positional: ClassVar[int] = 0
+    stream: ClassVar[bool] = False
 
 
 _Check = Callable[[Any, str], object]

@@ -61,8 +61,8 @@ class Grant(msgspec.Struct, frozen=True):
 def check_access(grant: Grant, operation: Operation[Any]) -> None:
     """Check that a caller may carry out an operation.
 
-    An operation on all runs needs all agents. Two of them, ``runs/list_runs`` and ``runs/erasures``, are always allowed,
-    and return only the runs of the caller's agents.
+    An operation on all runs needs all agents. Two of them, ``runs/list_runs`` and ``runs/erasures``, are always
+    allowed, and return only the runs of the agents that the caller may use.
 
     Raises:
         AccessDenied: The caller lacks the right, has no memory, or may not use an agent that the operation names.

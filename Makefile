@@ -1,8 +1,8 @@
 # Everyday commands. Each makes what it needs in .venv; only Python 3.11+ and make must be there.
 PYTHON ?= python3
 BIN := .venv/bin
-# More workers than cores: tests spend a third of their time waiting for processes, servers and timeouts.
-WORKERS ?= 3
+# More workers than cores: tests spend half of their time waiting for processes, servers and timeouts.
+WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test integrations torture test-all lint format types generate generate-check site release instructions bench bench-peers clean
@@ -39,8 +39,10 @@ integrations: export AMLOG_SUITES ?= ../shared/suites
 integrations: .venv/.integrations ## Run the test suites of agent frameworks with our integrations
 	@AMLOG_INTEGRATIONS=1 $(BIN)/pytest -q -n 2 --dist worksteal tests/integrations
 
-torture: .venv/.installed ## Run the campaigns: kills, corruption and growth at full size
-	@AMLOG_TORTURE=1 $(BIN)/pytest -q -n 2 --dist worksteal tests/torture
+torture: export AMLOG_TORTURE := 1
+torture: .venv/.installed ## Run the campaigns: kills, corruption and growth at full size, and properties with more examples
+	@$(BIN)/pytest -q -n 2 --dist worksteal tests/torture
+	@$(BIN)/pytest -q -n 2 --dist worksteal -m hypothesis
 
 test-all: test integrations torture ## Run all tests, the suites of frameworks and the campaigns
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import TracebackType
@@ -113,16 +114,21 @@ def find_backend(url: StoreUrl) -> Backend:
     """Import and return the backend that serves the URL's scheme. Raises ``BackendNotFound``, which says what to
     install.
     """
+    return _backend_of(url.scheme)
+
+
+@cache  # to read the entry points of all installed packages takes milliseconds; an error is not kept
+def _backend_of(scheme: str) -> Backend:
     installed = installed_backends()
-    entry = installed.get(url.scheme)
+    entry = installed.get(scheme)
     if entry is None:
-        hint = install_hint(url.scheme, "install the package that provides it")
+        hint = install_hint(scheme, "install the package that provides it")
         schemes = ", ".join(sorted(installed)) or "none"
-        raise BackendNotFound(f"no installed backend serves {url.scheme}: URLs ({hint}); installed: {schemes}")
+        raise BackendNotFound(f"no installed backend serves {scheme}: URLs ({hint}); installed: {schemes}")
     try:
         return cast("Backend", entry.load())
     except (ImportError, AttributeError) as error:
-        hint = install_hint(url.scheme, "install the packages it needs")
+        hint = install_hint(scheme, "install the packages it needs")
         raise BackendNotFound(
-            f"the backend for {url.scheme}: URLs ({entry.value}) cannot be imported: {error}; {hint}"
+            f"the backend for {scheme}: URLs ({entry.value}) cannot be imported: {error}; {hint}"
         ) from error

@@ -1,7 +1,8 @@
 """Settings for the whole suite, and the MongoDB server of the tests that need one.
 
 Hypothesis has no deadline, because a busy machine would fail without a reason. If ``CI`` is set, Hypothesis tries the
-same examples in every run, like its own profile for CI. Everywhere else, it searches for new examples.
+same examples in every run, like its own profile for CI. Everywhere else, it searches for new examples. ``make torture``
+tries ten times as many examples as ``make test``.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ import uuid
 from collections.abc import Generator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
+from agent_memory_log.backend_kit import expiry
+from tests.effort import EXAMPLES, IS_CAMPAIGN
 from tests.mongo.server import GivenServer, MongoServer
+from tests.store_clock import StoreClock
 
 settings.register_profile(
     "unhurried",
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=EXAMPLES,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    # If a test draws from strategies itself, the explain phase loses the message of a failure.
+    phases=[phase for phase in Phase if phase is not Phase.explain],
     derandomize="CI" in os.environ,
 )
 settings.load_profile("unhurried")
@@ -40,7 +47,7 @@ for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(_number, _ignore)
 
 # The campaigns take many minutes. ``make torture`` runs them.
-collect_ignore = [] if "AMLOG_TORTURE" in os.environ else ["torture"]
+collect_ignore = [] if IS_CAMPAIGN else ["torture"]
 
 
 @pytest.fixture(scope="session")
@@ -71,3 +78,11 @@ def mongo_database(mongo_server: MongoServer | GivenServer) -> Generator[str]:
 def mongo_uri(mongo_server: MongoServer | GivenServer, mongo_database: str) -> str:
     """Return the URI of the test's database."""
     return mongo_server.uri(mongo_database)
+
+
+@pytest.fixture
+def store_clock(monkeypatch: pytest.MonkeyPatch) -> StoreClock:
+    """Return the clock of all stores in this process, which a test can set forward."""
+    clock = StoreClock()
+    monkeypatch.setattr(expiry, "time", clock)
+    return clock

@@ -7,7 +7,8 @@ import pkgutil
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from itertools import islice
 from types import ModuleType
 from typing import Any, cast
 
@@ -37,6 +38,7 @@ _MIXED = ("a", "0", "é", "a ", "A ", "a.", "a.0", "a-", "-_", "0.", "aA", "1,",
 _TAILS = ("\x01", "x")
 
 
+@cache
 def library_patterns() -> list[tuple[str, Pattern]]:
     """Return all patterns of the library with their names. Modules whose extra is not installed are left out."""
     patterns: dict[tuple[str, int], tuple[str, Pattern]] = {}
@@ -85,13 +87,20 @@ def _parts_of(value: object) -> Iterable[object]:
     return [getattr(value, field, None) for field in fields]
 
 
-def slow_text(pattern: Pattern, prepare: Prepare = str, *, anchored: bool = False) -> str | None:
+def slow_text(
+    pattern: Pattern, prepare: Prepare = str, *, anchored: bool = False, first: int = 0, step: int = 1
+) -> str | None:
     """Return the beginning of a text that takes more than linear time, or None if no such text was generated.
 
-    If ``anchored`` is true, the pattern is tried only at the beginning of a text.
+    Args:
+        pattern: The pattern.
+        prepare: The change that the pattern's callers make to a text.
+        anchored: Whether the pattern is tried only at the beginning of a text.
+        first: The number of the first of the generated texts that is tried.
+        step: The distance to the next text that is tried.
     """
     read = pattern.match if anchored else partial(_read, pattern)
-    for head, unit, tail in _nasty(pattern):
+    for head, unit, tail in islice(_nasty(pattern), first, None, step):
         if _is_slow(read, head, unit, tail, prepare):
             return f"{head}{unit * 4}… {tail!r}"
     return None

@@ -271,6 +271,7 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     (info / "entry_points.txt").write_text(
         "[agent_memory_log.backends]\n"
         "thirdparty = third_party_log_backend:backend\n"
+        "installed-later = third_party_log_backend:backend\n"
         "lacks-driver = third_party_log_driverless:backend\n"
         "lacks-object = third_party_log_backend:missing\n"
     )
@@ -294,6 +295,19 @@ async def test_scheme_of_another_package_can_be_opened() -> None:
         assert sync.load_run("agent", "run").version == 0
     with pytest.raises(InvalidArgument, match="must be red or blue"):
         await open_store("thirdparty:?colour=green")
+
+
+def test_package_that_is_installed_later_is_found(request: pytest.FixtureRequest) -> None:
+    with pytest.raises(BackendNotFound):
+        open_sync_store("installed-later:")
+    request.getfixturevalue("third_party")
+    open_sync_store("installed-later:").close()
+
+
+def test_entry_points_are_read_once_for_each_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_sync_store("memory:").close()
+    monkeypatch.delattr("agent_memory_log.opening.entry_points")
+    open_sync_store("memory:").close()
 
 
 @pytest.mark.usefixtures("third_party")

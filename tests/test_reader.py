@@ -27,6 +27,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.reader import _Index
+from tests.effort import EXAMPLES
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -198,7 +199,7 @@ def answers(reader: Reader) -> list[Any]:
     ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * EXAMPLES)
 @given(
     st.lists(st.tuples(_PAYLOADS, st.integers(0, 9)), max_size=14),
     st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.booleans()), max_size=12),

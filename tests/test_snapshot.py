@@ -20,6 +20,7 @@ from agent_memory_log import Event, PlannerNote, Redacted, Snapshot, ToolCall, U
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
 from agent_memory_log.snapshot import EventList
 from agent_memory_log_inmem import SyncMemoryStore
+from tests.effort import EXAMPLES
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -305,7 +306,7 @@ class ExtendLaw(RuleBasedStateMachine):
 
 
 TestExtendLaw = ExtendLaw.TestCase
-TestExtendLaw.settings = settings(max_examples=150, stateful_step_count=30)
+TestExtendLaw.settings = settings(max_examples=2 * EXAMPLES, stateful_step_count=30)
 
 
 def test_redaction_masks_an_older_snapshot_only_when_it_is_extended() -> None:

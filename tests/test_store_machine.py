@@ -205,4 +205,4 @@ class StoresAgree(RuleBasedStateMachine):
 
 
 TestStoresAgree = StoresAgree.TestCase
-TestStoresAgree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestStoresAgree.settings = settings(stateful_step_count=25)

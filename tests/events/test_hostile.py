@@ -37,6 +37,7 @@ from agent_memory_log.events.registry import (
     payload_from_map,
     payload_types,
 )
+from tests.effort import EXAMPLES
 from tests.strategies import (
     AgreeableObject,
     LyingDict,
@@ -144,7 +145,7 @@ def _stored_or_refused(payload: EventData, field: str) -> None:
     assert as_json(payload.to_map()) == as_json(owned.to_map())
 
 
-@settings(max_examples=1000)
+@settings(max_examples=40 * EXAMPLES)
 @given(st.sampled_from(_FIELDS), wrong_values())
 @example((Thinking, "content_index"), True)
 @example((Thinking, "final"), 1)
@@ -165,7 +166,7 @@ _NESTED: list[tuple[type[msgspec.Struct], str, str]] = [
 ]
 
 
-@settings(max_examples=500)
+@settings(max_examples=20 * EXAMPLES)
 @given(st.sampled_from(_NESTED), wrong_values())
 def test_any_value_in_a_nested_map_is_stored_or_refused(
     field: tuple[type[msgspec.Struct], str, str], value: object
@@ -253,7 +254,7 @@ _JUNK_KEYS = sorted(
 )
 
 
-@settings(max_examples=1000)
+@settings(max_examples=40 * EXAMPLES)
 @given(
     st.sampled_from([*payload_types(), "later"]),
     st.one_of(
@@ -275,7 +276,7 @@ def test_junk_map_becomes_a_payload_or_a_decode_error(event_type: str, junk: Any
     assert read.event_type == event_type
 
 
-@settings(max_examples=500)
+@settings(max_examples=20 * EXAMPLES)
 @given(
     st.dictionaries(
         st.sampled_from(
@@ -294,7 +295,7 @@ def test_junk_map_becomes_an_event_or_a_decode_error(junk: Any) -> None:
     assert event.timestamp.tzinfo is UTC
 
 
-@settings(max_examples=300)
+@settings(max_examples=12 * EXAMPLES)
 @given(
     st.sampled_from([*payload_types(), "later"]),
     st.one_of(st.binary(max_size=30), texts(), json_values().map(json.dumps)),
@@ -318,7 +319,7 @@ def test_junk_text_becomes_a_payload_or_a_decode_error(event_type: str, text: st
     assert read.event_type == event_type
 
 
-@settings(max_examples=500)
+@settings(max_examples=20 * EXAMPLES)
 @given(
     st.sampled_from(["type", "timestamp", "data", "labels", "event_id"]),
     wrong_values() | st.dictionaries(texts(5), wrong_values(), max_size=2),

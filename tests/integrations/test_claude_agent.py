@@ -171,7 +171,7 @@ def as_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-StoreMachine.TestCase.settings = settings(deadline=None, max_examples=40, stateful_step_count=25)
+StoreMachine.TestCase.settings = settings(stateful_step_count=25)
 TestStoreMachine = StoreMachine.TestCase
 
 
@@ -189,7 +189,6 @@ async def test_messages_come_back_equal(store: MemoryLogSessionStore, name: str)
     assert as_json(await store.load(KEY) or []) == as_json(entries)
 
 
-@settings(deadline=None)
 @given(ENTRIES)
 def test_any_entries_come_back_equal(entries: list[Entry]) -> None:
     plain: list[Entry] = [{name: value for name, value in entry.items() if name != "uuid"} for entry in entries]

@@ -180,7 +180,7 @@ class ServiceMachine(RuleBasedStateMachine):
         assert results[2] == results[0]
 
 
-ServiceMachine.TestCase.settings = settings(deadline=None, max_examples=25, stateful_step_count=20)
+ServiceMachine.TestCase.settings = settings(stateful_step_count=20)
 TestServiceMachine = ServiceMachine.TestCase
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -167,7 +167,6 @@ LONG_LISTS = st.integers(1, 90).map(lambda length: [f"{number} is long " * 5 for
 
 
 @given(st.dictionaries(st.text(min_size=1), JSON | LONG_LISTS))
-@settings(max_examples=60)
 def test_every_value_comes_back_with_its_type(values: dict[str, Any]) -> None:
     serde = JsonPlusSerializer()
     with MemoryLogSaver("memory:") as saver:
@@ -180,7 +179,6 @@ THREADS = st.text(min_size=1, max_size=3) | st.sampled_from(["a/b", "a%2Fb", "@a
 
 
 @given(st.sets(st.tuples(THREADS, THREADS), min_size=2, max_size=5))
-@settings(max_examples=40)
 def test_threads_and_namespaces_never_meet(places: set[tuple[str, str]]) -> None:
     with MemoryLogSaver("memory:") as saver:
         for number, (thread, namespace) in enumerate(places):

@@ -144,7 +144,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.all("get_items")
 
 
-SessionMachine.TestCase.settings = settings(deadline=None, max_examples=40, stateful_step_count=25)
+SessionMachine.TestCase.settings = settings(stateful_step_count=25)
 TestSessionMachine = SessionMachine.TestCase
 
 
@@ -171,7 +171,6 @@ async def test_items_come_back_with_every_limit(session: MemoryLogSession, name:
     await _assert_every_limit(session, items)
 
 
-@settings(deadline=None)
 @given(CASE.hostile)
 def test_any_maps_come_back_with_every_limit(items: list[Item]) -> None:
     with MemoryLogSession("chat", "memory:") as session:

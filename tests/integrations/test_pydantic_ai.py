@@ -44,6 +44,7 @@ from agent_memory_log.integrations.pydantic_ai import MemoryLogConversationStore
 from agent_memory_log.memory import Principal, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.transcript import build
+from tests.effort import EXAMPLES
 from tests.integrations.test_openai_agents import HOSTILE
 from tests.processes import PATIENCE
 
@@ -272,7 +273,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.same(call)
 
 
-StoreMachine.TestCase.settings = settings(deadline=None, max_examples=15, stateful_step_count=15)
+StoreMachine.TestCase.settings = settings(max_examples=EXAMPLES // 2, stateful_step_count=15)
 TestStoreMachine = StoreMachine.TestCase
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import atif
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log import (
@@ -41,7 +41,6 @@ from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transfer.jsonl import import_jsonl
 from tests.strategies import events, json_maps, json_texts, labels, nested, texts, timestamps, wrong_values
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 ANSWER = {"response_id": "r1"}
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
@@ -124,13 +123,11 @@ def turns(draw: st.DrawFn) -> Event:
 
 
 class TestExport:
-    @unhurried
     @given(st.lists(turns() | events(), max_size=12), json_maps(), st.integers(1, 2**40))
     def test_any_run_is_restored_exactly(self, log: list[Event], meta: dict[str, Any], first: int) -> None:
         snapshot = run_of(log, first=first, **{f"m{key}": value for key, value in meta.items()})
         assert_same_run(from_atif(document_of(snapshot)), snapshot)
 
-    @settings(unhurried, max_examples=25)
     @given(st.lists(turns(), max_size=8))
     def test_server_data_can_be_left_out(self, log: list[Event]) -> None:
         secret = "server-secret"
@@ -433,7 +430,6 @@ def _with_value_at(value: Any, path: list[int], new_value: Any) -> Any:
 
 
 class TestMalformed:
-    @unhurried
     @given(st.lists(turns(), min_size=1, max_size=6), st.lists(st.integers(0, 9), max_size=9), wrong_values())
     def test_any_value_at_any_position_is_read_or_refused(
         self, log: list[Event], path: list[int], new_value: Any

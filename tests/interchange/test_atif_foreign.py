@@ -9,7 +9,7 @@ from typing import Any
 import atif
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log import (
@@ -30,8 +30,6 @@ from agent_memory_log.events.jsonvalue import encode_canonical
 from agent_memory_log.interchange.atif import AtifRun, from_atif, import_atif, to_atif
 
 Document = dict[str, Any]
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -207,7 +205,6 @@ CALL: Document = {"tool_call_id": "c", "function_name": "f", "arguments": {}}
 
 
 class TestImport:
-    @unhurried
     @given(trajectories())
     def test_any_imported_trajectory_is_exported_unchanged(self, document: Document) -> None:
         atif.Trajectory.model_validate(document)
@@ -246,7 +243,6 @@ class TestImport:
         document["steps"] = [STEP, *({**step, "step_id": number} for number, step in enumerate(document["steps"], 2))]
         assert len({event.event_id for event in from_atif(document).events}) == 3
 
-    @unhurried
     @given(trajectories(depth=0), st.lists(st.sampled_from(["user", "tool", "said"]), min_size=1, max_size=3))
     def test_continued_run_is_restored_exactly(self, document: Document, more: list[str]) -> None:
         (snapshot,) = stored(from_atif(document))

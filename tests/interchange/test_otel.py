@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.json.file.trace_exporter import FileSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan
@@ -232,7 +232,6 @@ class TestSpans:
         event = new_event(AssistantMessage("Hello"), labels={"provider": recorded, "model": "m"})
         assert attributes_of(spans_of(run_of([event]))[1])["gen_ai.provider.name"] == name
 
-    @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(st.lists(events(), max_size=8), st.booleans())
     def test_any_run_gives_one_tree_of_spans_that_can_be_exported(self, log: list[Event], content: bool) -> None:
         numbered = [msgspec.structs.replace(event, seq=seq) for seq, event in enumerate(log, 1)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log import UserMessage, new_event, open_store, open_sync_store
@@ -174,7 +174,6 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(key=HOSTILE, value=HOSTILE, text=HOSTILE)
 def test_stored_text_stays_inside_its_quotes(key: str, value: str, text: str) -> None:
     with open_sync_store("memory:") as store:

@@ -18,6 +18,14 @@ from tests.memory.stores import OpenStore, open_memory_store, somebody, store_ur
 __all__ = ["open_memory_store", "store_url"]
 
 
+@pytest.fixture
+def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Amlog:
+    command = Amlog(tmp_path, capsys)
+    monkeypatch.setenv("AMLOG_STORE", command.url)
+    monkeypatch.delenv("AMLOG_DEBUG", raising=False)
+    return command
+
+
 def _fill_store(open_memory_store: OpenStore) -> Principal:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody(user="42"))
@@ -29,7 +37,7 @@ def _fill_store(open_memory_store: OpenStore) -> Principal:
     return me.principal
 
 
-def test_context_prints_the_block(open_memory_store: OpenStore, store_url: str) -> None:
+def test_context_prints_the_block(open_memory_store: OpenStore, store_url: str, amlog: Amlog) -> None:
     if store_url == "memory:":
         pytest.skip("a command cannot read an in-memory store")
     principal = _fill_store(open_memory_store)
@@ -40,19 +48,19 @@ def test_context_prints_the_block(open_memory_store: OpenStore, store_url: str) 
     assert (lines[0], lines[-1]) == ("<memory>", "</memory>")
     assert "\x1b" not in result.out
     assert any("Which language is the zebra?" in line for line in lines)
-    context = run("memory", "context", "which", "language", *subject, "--json").json
+    context = amlog("memory", "context", "which", "language", *subject, "--json").json
     assert (len(context["records"]), len(context["messages"]), context["note"]) == (1, 1, "")
     assert context["tokens"] <= 1_000
-    result = run("memory", "context", "language", *subject, "--max-tokens", "9")
+    result = amlog("memory", "context", "language", *subject, "--max-tokens", "9")
     assert (result.status, result.out, result.err) == (0, "", "no memories for this question\n")
 
 
-def test_search_explains_scores(open_memory_store: OpenStore, store_url: str) -> None:
+def test_search_explains_scores(open_memory_store: OpenStore, store_url: str, amlog: Amlog) -> None:
     if store_url == "memory:":
         pytest.skip("a command cannot read an in-memory store")
     principal = _fill_store(open_memory_store)
     subject = ("--tenant", principal.tenant, "--user", "42", "--store", store_url)
-    result = run("memory", "search", "zebra", "language", *subject, "--explain")
+    result = amlog("memory", "search", "zebra", "language", *subject, "--explain")
     assert (result.status, result.err) == (0, "")
     assert result.out.splitlines()[0].split()[-2:] == ["matched", "by"]
     assert "user: Which language is the zebra?" in result.out
@@ -60,7 +68,7 @@ def test_search_explains_scores(open_memory_store: OpenStore, store_url: str) ->
     assert "confidence -" in result.out
 
 
-def test_search_filters_by_time_and_boosts_keys(open_memory_store: OpenStore, store_url: str) -> None:
+def test_search_filters_by_time_and_boosts_keys(open_memory_store: OpenStore, store_url: str, amlog: Amlog) -> None:
     if store_url == "memory:":
         pytest.skip("a command cannot read an in-memory store")
     store = open_memory_store()
@@ -74,7 +82,7 @@ def test_search_filters_by_time_and_boosts_keys(open_memory_store: OpenStore, st
     subject = ("--tenant", me.principal.tenant, "--user", "42", "--store", store_url, "--json")
 
     def search_texts(*options: str) -> set[str]:
-        return {hit["text"] for hit in run("memory", "search", "zebra", *subject, *options).json}
+        return {hit["text"] for hit in amlog("memory", "search", "zebra", *subject, *options).json}
 
     assert search_texts() == {f"The zebra of day {day}." for day in (1, 2, 3)}
     assert search_texts("--since", "2026-03-02T00:00:00Z") == {"The zebra of day 2.", "The zebra of day 3."}
@@ -84,14 +92,13 @@ def test_search_filters_by_time_and_boosts_keys(open_memory_store: OpenStore, st
 
 
 @pytest.mark.parametrize("option", ["--since", "--until"])
-def test_invalid_time_is_named(option: str, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'none.db'}"
-    result = run("memory", "search", "x", "--tenant", "a", "--user", "b", "--store", url, option, "yesterday")
+def test_invalid_time_is_named(option: str, amlog: Amlog) -> None:
+    result = amlog("memory", "search", "x", "--tenant", "a", "--user", "b", option, "yesterday")
     assert (result.status, result.out) == (2, "")
     assert f"{option} 'yesterday': not RFC 3339" in result.err
 
 
-def test_search_returns_messages_of_linked_runs(open_memory_store: OpenStore, store_url: str) -> None:
+def test_search_returns_messages_of_linked_runs(open_memory_store: OpenStore, store_url: str, amlog: Amlog) -> None:
     if store_url == "memory:":
         pytest.skip("a command cannot read an in-memory store")
     store = open_memory_store()
@@ -104,36 +111,28 @@ def test_search_returns_messages_of_linked_runs(open_memory_store: OpenStore, st
     names = [run_name(agent, name) for name in ("run/1", "run/2")]
 
     def search_texts(*subject: str) -> set[str]:
-        return {hit["text"] for hit in run("memory", "search", "zebra", *subject, "--json").json}
+        return {hit["text"] for hit in amlog("memory", "search", "zebra", *subject, "--json").json}
 
     assert search_texts(*user) == set()
-    result = run("memory", "link", names[0], *user)
+    result = amlog("memory", "link", names[0], *user)
     assert (result.status, result.err) == (0, "")
     assert result.out.endswith(f" linked {names[0]}\n")
     assert search_texts(*user) == {"A zebra in run/1."}
     assert search_texts(*workspace) == set()
     version = store.load_run(stream_of(principal.subject("user")), STREAM_RUN).version
-    assert run("memory", "link", names[0], *user).status == 0
+    assert amlog("memory", "link", names[0], *user).status == 0
     assert store.load_run(stream_of(principal.subject("user")), STREAM_RUN).version == version
-    linked = run("memory", "link", *names, *workspace, "--json").json
+    linked = amlog("memory", "link", *names, *workspace, "--json").json
     assert linked == [{"agent": agent, "run": "run/1"}, {"agent": agent, "run": "run/2"}]
     assert search_texts(*workspace) == {"A zebra in run/1.", "A zebra in run/2."}
     # An unknown run name is refused before any run is linked.
-    result = run("memory", "link", names[1], f"{names[1]}x", *user)
+    result = amlog("memory", "link", names[1], f"{names[1]}x", *user)
     assert (result.status, result.out) == (1, "")
     assert f"no run {names[1]}x" in result.err
     assert search_texts(*user) == {"A zebra in run/1."}
 
 
 SUBJECT = ("--tenant", "acme", "--user", "42")
-
-
-@pytest.fixture
-def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Amlog:
-    command = Amlog(tmp_path, capsys)
-    monkeypatch.setenv("AMLOG_STORE", command.url)
-    monkeypatch.delenv("AMLOG_DEBUG", raising=False)
-    return command
 
 
 def test_link_changes_nothing_if_one_run_cannot_be_linked(amlog: Amlog) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ import numpy as np
 import pytest
 
 from agent_memory_log import SyncStore, UserMessage, new_event, open_sync_store
-from agent_memory_log.events.event import format_timestamp
 from agent_memory_log.memory import Episode, Fact, Principal, SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.stream import snapshots
@@ -23,6 +20,7 @@ from agent_memory_log.recall import Embeddings
 from agent_memory_log.recall.embedding import Kind
 from tests.amlog import environment
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
+from tests.store_clock import StoreClock
 
 __all__ = ["open_memory_store", "store_url"]
 
@@ -110,17 +108,14 @@ def test_context_omits_records_forgotten_by_another_process(open_memory_store: O
     assert (len(after.records), [evidence.seq for evidence in after.messages]) == (1, [2])
 
 
-def test_context_omits_an_expired_run(open_memory_store: OpenStore) -> None:
+def test_context_omits_an_expired_run(open_memory_store: OpenStore, store_clock: StoreClock) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     agent = f"agent {me.principal.tenant}"
-    end = datetime.now(UTC) + timedelta(seconds=3)
-    store.append_events(agent, "run", new_event(UserMessage("zebra")), meta={"expires_at": format_timestamp(end)})
+    store.append_events(agent, "run", new_event(UserMessage("zebra")), meta=store_clock.meta_with_an_end())
     me.link_run(agent, "run")
-    warm = me.context("zebra")
-    while datetime.now(UTC) <= end:
-        time.sleep(0.05)
-    assert warm.messages or datetime.now(UTC) > end
+    assert me.context("zebra").messages
+    store_clock.pass_the_end()
     assert me.context("zebra").text == ""
 
 

@@ -31,6 +31,7 @@ from agent_memory_log.events.registry import payload_from_map
 from agent_memory_log.memory import Candidate, Episode, Evidence, RunSlice, Source, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.memory.records.candidates import checked
+from tests.effort import EXAMPLES
 from tests.memory.stores import somebody
 
 BEGIN = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
@@ -314,7 +315,7 @@ OVERLAPPING = log_of(
 )  # fmt: skip
 
 
-@settings(max_examples=400)
+@settings(max_examples=16 * EXAMPLES)
 @given(logs, st.lists(st.integers(0, 30), max_size=6))
 @example(OVERLAPPING, [8])
 def test_any_slices_of_a_run_give_the_same_candidates(log: list[Event], cuts: list[int]) -> None:
@@ -333,7 +334,7 @@ def test_any_slices_of_a_run_give_the_same_candidates(log: list[Event], cuts: li
     assert position == expected.position
 
 
-@settings(max_examples=200)
+@settings(max_examples=8 * EXAMPLES)
 @given(logs)
 def test_candidates_are_valid_and_cite_each_statement_once(log: list[Event]) -> None:
     candidates = RuleExtractor().extract(slice_of(log)).candidates

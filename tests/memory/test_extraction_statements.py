@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log.memory import Candidate, Fact, Preference
-from agent_memory_log.memory.extraction.phrases import ALL, Caseless, plain_form
+from agent_memory_log.memory.extraction.phrases import ALL, Caseless, has_hint, plain_form
 from agent_memory_log.memory.extraction.statements import MAX_TEXT, read_statements
 from agent_memory_log.memory.records.candidates import checked
 
@@ -201,7 +201,7 @@ def test_statements_read_from_any_text_can_be_stored(text: str) -> None:
             continue
         assert checked(Candidate(statement.data, confidence=statement.confidence)).data == statement.data
         assert len(statement.data.value) <= 230
-        assert any(phrases.may_stand_in(plain_form(text.replace("\u2019", "'"))) for phrases in ALL)
+        assert any(has_hint(language.hints, plain_form(text.replace("\u2019", "'"))) for language in ALL)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_hostile_message_is_read_in_bounded_time(part: str) -> None:
 
 _CASELESS = [
     pattern
-    for phrases in ALL
+    for phrases in (language.phrases for language in ALL)
     for pattern in (phrases.joint, phrases.unreal, phrases.reported, phrases.end, phrases.passing)
 ]
 _ANY_CASE = st.sampled_from([

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -16,10 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent_memory_log import SyncStore, UserMessage, new_event, open_sync_store
 from agent_memory_log.memory import Hits, Principal, SyncMemory, SyncMemoryClient
-from agent_memory_log.memory.records.protocols import utc_now
 from tests.amlog import Amlog
+from tests.effort import EXAMPLES
 from tests.memory.stores import SetClock, somebody
 from tests.memory.test_search_vectors import Meaning
+from tests.store_clock import StoreClock
 
 WORDS = ("zebra", "puppy", "storm", "vehicle", "tuesday", "Mara", "when", "went")
 RUNS = st.sampled_from(["first", "second", "third"])
@@ -117,7 +117,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+TestStoreMachine.settings = settings(max_examples=EXAMPLES // 2, stateful_step_count=15)
 
 
 def url_of(folder: Path) -> str:
@@ -155,20 +155,19 @@ def test_erased_words_are_gone_from_the_files(
     tmp_path: Path,
     amlog: Amlog,
     monkeypatch: pytest.MonkeyPatch,
+    store_clock: StoreClock,
     erase: Callable[[SyncStore, SyncMemory], None],
     after: str,
 ) -> None:
     with open_sync_store(url_of(tmp_path)) as store, open_sync_store(url_of(tmp_path)) as other:
         me = SyncMemoryClient(store).of(Principal("acme", {"user": "1"}))
-        meta = {"expires_at": (utc_now() + timedelta(seconds=0.8)).isoformat()} if erase is _expire else None
-        say(store, "run", "the secretword of sesame", meta=meta)
+        say(store, "run", "the secretword of sesame", meta=store_clock.meta_with_an_end())
         say(store, "other run", "a zebra")
         me.link_runs([("agent", "run"), ("agent", "other run")])
         assert len(me.search("secretword zebra")) == 2
         assert b"secretword" in content(tmp_path)
         if erase is _expire:
-            while store.peek_runs([("agent", "run")])[0] is not None:
-                pass
+            store_clock.pass_the_end()
         erase(store, me)
         if after == "search":
             SyncMemoryClient(other).of(Principal("acme", {"user": "1"})).search("zebra")

@@ -30,6 +30,7 @@ from agent_memory_log.memory.upkeep.maintaining import owing_streams, purge_all,
 from agent_memory_log.steps import run_sync
 from agent_memory_log.store import Erasures
 from tests.memory.stores import OpenStore, SaidPreferences, open_memory_store, somebody, store_url
+from tests.store_clock import StoreClock
 
 __all__ = ["open_memory_store", "store_url"]
 
@@ -254,16 +255,15 @@ def test_a_recreated_run_is_learnt_from_again(open_memory_store: OpenStore) -> N
         assert [record.value for record in memory.list()] == ["Kim"]
 
 
-def test_a_memory_outlives_a_run_that_expires(open_memory_store: OpenStore) -> None:
+def test_a_memory_outlives_a_run_that_expires(open_memory_store: OpenStore, store_clock: StoreClock) -> None:
     store = open_memory_store()
     me, run = memory_of(store)
-    end = datetime.now(UTC) + timedelta(seconds=0.3)
     event = new_event(UserMessage("name=Kim"))
-    store.append_events(AGENT, run, event, meta={"expires_at": end.isoformat()})
+    store.append_events(AGENT, run, event, meta=store_clock.meta_with_an_end())
     me.derive(AGENT, run)
-    while store.peek_runs([(AGENT, run)]) != (None,):
-        pass
-    store.expire_runs()
+    store_clock.pass_the_end()
+    assert store.peek_runs([(AGENT, run)]) == (None,)
+    assert store.expire_runs().runs == 1
     for memory in (me, other_client(open_memory_store, me)):
         assert [record.value for record in memory.list()] == ["Kim"]
 

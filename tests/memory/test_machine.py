@@ -29,6 +29,7 @@ from agent_memory_log.memory.records.record import Status
 from agent_memory_log.memory.stream import snapshots
 from agent_memory_log.memory.stream.subjects import folded
 from agent_memory_log.steps import run_sync
+from tests.effort import EXAMPLES
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, store_url
 
 __all__ = ["open_memory_store", "store_url"]
@@ -467,6 +468,7 @@ def small_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "PART_BYTES", 300)
 
 
+@pytest.mark.hypothesis  # for make torture
 @pytest.mark.usefixtures("small_snapshots")
 def test_memory_behaves_like_a_dict(open_memory_store: OpenStore, store_url: str) -> None:
     stores = [open_memory_store(), open_memory_store()]
@@ -475,5 +477,5 @@ def test_memory_behaves_like_a_dict(open_memory_store: OpenStore, store_url: str
         def __init__(self) -> None:
             super().__init__(stores)
 
-    examples = {"memory": 150, "sqlite": 25}.get(store_url.partition(":")[0], 6)
-    run_state_machine_as_test(OnThisStore, settings=settings(max_examples=examples, stateful_step_count=25))
+    share = {"memory": 1, "sqlite": 3}.get(store_url.partition(":")[0], 8)
+    run_state_machine_as_test(OnThisStore, settings=settings(max_examples=EXAMPLES // share, stateful_step_count=25))

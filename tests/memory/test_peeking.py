@@ -6,24 +6,22 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from agent_memory_log import Event, Snapshot, Store, SyncStore, UserMessage, new_event, open_store
-from agent_memory_log.errors import RunExpired, StoreUnavailable
-from agent_memory_log.events.event import format_timestamp
+from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.memory import Hits, Memory, MemoryClient, SyncMemory, SyncMemoryClient
 from agent_memory_log.store import RunHead
 from tests.memory.stores import OpenStore, open_memory_store, somebody, store_url
+from tests.store_clock import StoreClock
 from tests.waiting import PATIENCE
 
 __all__ = ["open_memory_store", "store_url"]
 
 AT_ONCE = 16
 MANY = 40
-SOON = timedelta(seconds=0.3)
 
 
 def message(text: str) -> Event:
@@ -92,12 +90,6 @@ def search_zebras(me: SyncMemory) -> list[str]:
 def recreate(store: SyncStore, agent: str, run: str, *new_texts: str) -> None:
     store.delete_run(agent, run)
     store.append_events(agent, run, *map(message, new_texts))
-
-
-def wait_for_the_end(store: SyncStore, agent: str, run: str) -> None:
-    with pytest.raises(RunExpired):
-        for _ in store.follow(agent, run):
-            pass
 
 
 def test_search_peeks_once_and_loads_only_changed_runs(open_memory_store: OpenStore) -> None:
@@ -170,15 +162,16 @@ def test_search_reflects_a_change_between_peek_and_load(
     assert cold or hits == expected
 
 
-def test_search_drops_an_expired_run_and_does_not_load_it_again(open_memory_store: OpenStore) -> None:
+def test_search_drops_an_expired_run_and_does_not_load_it_again(
+    open_memory_store: OpenStore, store_clock: StoreClock
+) -> None:
     raw = open_memory_store()
     store = WatchedStore(raw)
     me, agent = linked_memory(store, "ends", "stays")
     raw.append_events(agent, "stays", message("zebra that stays"))
-    end = datetime.now(UTC) + SOON
-    raw.append_events(agent, "ends", message("zebra that ends"), meta={"expires_at": format_timestamp(end)})
-    search_zebras(me)
-    wait_for_the_end(raw, agent, "ends")
+    raw.append_events(agent, "ends", message("zebra that ends"), meta=store_clock.meta_with_an_end())
+    assert search_zebras(me) == ["zebra that ends", "zebra that stays"]
+    store_clock.pass_the_end()
     assert search_zebras(me) == ["zebra that stays"]
     store.take_loaded()
     assert search_zebras(me) == ["zebra that stays"]
@@ -189,20 +182,21 @@ def test_search_drops_an_expired_run_and_does_not_load_it_again(open_memory_stor
 
 @pytest.mark.parametrize("cold", [True, False])
 @pytest.mark.parametrize("ending", ["expire", "delete", "recreate"])
-def test_search_discards_a_late_read_of_an_ended_run(open_memory_store: OpenStore, ending: str, cold: bool) -> None:
+def test_search_discards_a_late_read_of_an_ended_run(
+    open_memory_store: OpenStore, store_clock: StoreClock, ending: str, cold: bool
+) -> None:
     """One search has loaded the run. Before it continues, the run ends and a second search notices that."""
     raw = open_memory_store()
     store = WatchedStore(raw)
     me, agent = linked_memory(store, "run")
-    end = datetime.now(UTC) + (SOON if ending == "expire" else timedelta(days=1))
-    raw.append_events(agent, "run", message("old zebra"), meta={"expires_at": format_timestamp(end)})
+    raw.append_events(agent, "run", message("old zebra"), meta=store_clock.meta_with_an_end())
     if not cold:
         search_zebras(me)
         raw.append_events(agent, "run", message("another old zebra"))
 
     def end_run() -> None:
         if ending == "expire":
-            wait_for_the_end(raw, agent, "run")
+            store_clock.pass_the_end()
         elif ending == "delete":
             raw.delete_run(agent, "run")
         else:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log import (
@@ -358,7 +358,6 @@ def run_steps(open_memory_store: OpenStore, steps: list[tuple[str, Any, Any]], *
 
 
 @pytest.mark.parametrize("store_url", ["memory:"])
-@settings(max_examples=60, deadline=None)
 @given(steps=st.lists(STEPS, max_size=25))
 def test_a_warm_index_returns_the_hits_of_a_new_index(store_url: str, steps: list[tuple[str, Any, Any]]) -> None:
     with open_sync_store(store_url) as store:

@@ -14,21 +14,21 @@ from motor.motor_asyncio import AsyncIOMotorClient
 from agent_memory_log import Store, open_store, open_sync_store
 from agent_memory_log.conformance.threaded import threaded
 from agent_memory_log_mongo import MongoStore, Settings
-from agent_memory_log_mongo.settings import DEFAULT_TIMEOUT_SECONDS
 from tests.mongo.server import with_database
+from tests.waiting import PATIENCE
 
 KINDS = ("async", "sync", "motor")
 CLOSING_SECONDS = 2
 
 
 @asynccontextmanager
-async def opened(kind: str, uri: str, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> AsyncGenerator[Store]:
+async def opened(kind: str, uri: str, *, timeout: float = 2 * PATIENCE) -> AsyncGenerator[Store]:
     """Open a handle on the database of ``uri``, and close it at the end of the block.
 
     Args:
         kind: The kind of client: one of ``KINDS``. The calls of a synchronous handle run in threads.
         uri: The URI of the database.
-        timeout: The limit for each call, in seconds.
+        timeout: The limit for each call, in seconds. By default, a call outlasts every wait of a test.
     """
     database = urlsplit(uri).path[1:]
     if kind == "motor":

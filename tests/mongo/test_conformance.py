@@ -14,21 +14,28 @@ from agent_memory_log import PlannerNote, new_event, open_store, open_sync_store
 from agent_memory_log.conformance import OpenHandle, StoreConformance
 from agent_memory_log.errors import StoreClosed
 from agent_memory_log_mongo import MongoStore, SyncMongoStore
+from tests.waiting import PATIENCE
 
 
-class TestMongo(StoreConformance):
+class _Patient(StoreConformance):
+    """The contract suite with more patience, because a busy machine answers thousands of requests slowly."""
+
+    patience = 4.0 * PATIENCE
+
+
+class TestMongo(_Patient):
     @pytest.fixture
     def open_handle(self, mongo_uri: str) -> OpenHandle:
         return lambda: open_store(mongo_uri)
 
 
-class TestMongoSync(StoreConformance):
+class TestMongoSync(_Patient):
     @pytest.fixture
     def open_handle(self, mongo_uri: str) -> OpenHandle:
         return lambda: open_sync_store(mongo_uri)
 
 
-class TestMotor(StoreConformance):
+class TestMotor(_Patient):
     @pytest.fixture
     def open_handle(self, mongo_uri: str, mongo_database: str) -> Generator[OpenHandle]:
         clients: list[AsyncIOMotorClient[dict[str, Any]]] = []

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import bson
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pymongo import MongoClient
 from pymongo.database import Database
@@ -666,7 +666,6 @@ def _outcome(store: SyncStore, run: str, batch: list[Event], meta: Mapping[str, 
     return result.inserted, result.version, result.events
 
 
-@settings(max_examples=100)
 @given(st.lists(strategies.events(), min_size=1, max_size=3), st.none() | strategies.json_maps())
 @example(
     [new_event(UnknownPayload(type="$x.\x00", data={"": {"": 2**64}, "$a": [], "a.b": {}}), event_id="$id.\x00")], {}

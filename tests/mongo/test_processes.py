@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from typing import Any
 
 import bson
@@ -127,19 +127,27 @@ async def other(uri: str) -> AsyncGenerator[Store]:
 PROCESSES = 8
 
 
-PHASES = [("one", 1, 10), ("many", 200, 25)]
-
-
 def test_processes_append_while_others_follow(uri: str) -> None:
+    append_while_others_follow(uri, [("one", 1, 5), ("many", 40, 10)])
+
+
+def append_while_others_follow(uri: str, phases: Sequence[tuple[str, int, int]]) -> None:
+    """Let processes append to the same runs while others follow them.
+
+    Args:
+        uri: The URI of an empty database.
+        phases: The phases in order: the first ``("one", 1, …)``, the second ``("many", …)``. Each has a name, the
+            number of its runs, and the number of appends of each task.
+    """
     last: dict[str, int] = {}
-    for name, count_of_runs, count in PHASES:
+    for name, count_of_runs, count in phases:
         for writer, task, (number, size) in itertools.product(range(PROCESSES), range(TASKS), enumerate(sizes(count))):
             run = run_of(name, count_of_runs, writer, task, number)
             last[run] = last.get(run, 0) + size
-    assert len(last) == 201
-    followed = [f"{run}={last[run]}" for run in ("one-0", *(f"many-{number}" for number in range(0, 200, 10)))]
-    phases = [":".join(map(str, phase)) for phase in PHASES]
-    writers = [_start("append", uri, str(number), *phases) for number in range(PROCESSES)]
+    assert len(last) == 1 + phases[1][1]
+    followed = [f"{run}={last[run]}" for run in ("one-0", *(f"many-{number}" for number in range(0, phases[1][1], 10)))]
+    texts = [":".join(map(str, phase)) for phase in phases]
+    writers = [_start("append", uri, str(number), *texts) for number in range(PROCESSES)]
     followers = [_start("follow", uri, *followed), _start("follow_sync", uri, followed[0])]
     _begin([*followers, *writers])
     acknowledged = _by_run([tuple(item) for process in writers for item in _finish(process)])
@@ -442,10 +450,10 @@ async def test_lost_reply_does_not_prevent_a_document_correction(
         pytest.skip("a proxy stands before a server of this machine")
     meta = {"by": "the winner", "expires_at": "2999-01-01T00:00:00Z"}
     with TcpProxy(server.port) as proxy:
-        async with open_store(server.uri(database, port=proxy.port)) as store:
+        async with opened("async", server.uri(database, port=proxy.port)) as store:
             await store.append_events("agent", "run", note("a"), meta={"by": "the dead"})
             commits.delete_many({})
-        async with open_store(server.uri(database, port=proxy.port)) as store:
+        async with opened("async", server.uri(database, port=proxy.port)) as store:
             fault = proxy.drop_reply(command("insert"))
             assert (await store.append_events("agent", "run", note("b"), meta=meta)).version == 1
             assert fault.happened.is_set()
@@ -463,7 +471,7 @@ async def test_list_omits_a_run_deleted_during_the_query(
     await other.append_events("agent", "stays", note("a"))
     runs.update_one({"run": "run"}, {"$inc": {"c": -1}})  # as if the creator had died before it corrected the document
     with TcpProxy(server.port) as proxy:
-        async with open_store(server.uri(database, port=proxy.port)) as store:
+        async with opened("async", server.uri(database, port=proxy.port)) as store:
             held_query = HeldRequest(proxy, command("find"))
             listing = asyncio.create_task(store.list_runs())
             await passing(held_query.happened.is_set)
@@ -520,10 +528,10 @@ async def test_slow_deletion_does_not_unlist_a_recreated_run(
     await other.append_events("agent", "run", note("a"), meta={"life": 1})
     with TcpProxy(server.port) as deleter_proxy, TcpProxy(server.port) as creator_proxy:
         unlisting = HeldRequest(deleter_proxy, _updates_a_runs_document)
-        async with open_store(server.uri(database, port=deleter_proxy.port)) as deleter:
+        async with opened("async", server.uri(database, port=deleter_proxy.port)) as deleter:
             deleting = asyncio.create_task(deleter.delete_run("agent", "run"))
             await passing(unlisting.happened.is_set)
-            async with open_store(server.uri(database, port=creator_proxy.port)) as creator:
+            async with opened("async", server.uri(database, port=creator_proxy.port)) as creator:
                 with creator_proxy.hold_replies(command("insert")) as reply:
                     creating = asyncio.create_task(creator.append_events("agent", "run", note("b"), meta={"life": 2}))
                     await passing(reply.happened.is_set)

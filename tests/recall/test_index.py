@@ -96,18 +96,16 @@ class RecallMachine(RuleBasedStateMachine):
 
 
 TestRecallMachine = RecallMachine.TestCase
-TestRecallMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestRecallMachine.settings = settings(stateful_step_count=30)
 
 
 @given(st.lists(_DOCUMENTS, unique_by=lambda document: document.id, max_size=12), _TEXTS)
-@settings(deadline=None)
 def test_order_of_additions_does_not_change_the_hits(documents: list[Document], query: str) -> None:
     shuffled = sorted(documents, key=lambda document: document.text)
     assert _search(index_of(*documents), query) == _search(index_of(*shuffled), query)
 
 
 @given(st.lists(_DOCUMENTS, max_size=12), _TEXTS)
-@settings(deadline=None)
 def test_parts_of_a_score_add_up_and_are_sorted_by_name(documents: list[Document], query: str) -> None:
     hits = _search(index_of(*documents), query)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -465,7 +463,6 @@ def test_document_with_confidence_zero_is_not_found() -> None:
 
 
 @given(st.lists(_DOCUMENTS, unique_by=lambda document: document.id, max_size=12), _TEXTS)
-@settings(deadline=None)
 def test_top_k_returns_the_first_hits_of_a_longer_search(documents: list[Document], query: str) -> None:
     index = index_of(*documents)
     hits = index.search(query, now=NOW, top_k=50)

@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log.errors import InvalidArgument
@@ -105,7 +105,6 @@ def _texts(least: int, most: int) -> st.SearchStrategy[list[str]]:
 
 
 @given(_texts(1, 8), st.text("abcdefgh", min_size=1, max_size=6))
-@settings(deadline=None)
 def test_late_interaction_averages_the_best_match_of_each_token(texts: list[str], query: str) -> None:
     index = vector_index(26, len(texts))
     documents, question = vectors_of(Letters(), texts), vectors_of(Letters(), [query], "query")
@@ -131,7 +130,6 @@ def test_large_index_compares_tokens_of_the_best_by_words_and_by_vectors() -> No
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=40))
-@settings(deadline=None)
 def test_index_after_changes_equals_a_new_index(steps: list[tuple[bool, int]]) -> None:
     index, left = vector_index(3, 7), dict[int, Vectors]()
     for at, (put, number) in enumerate(steps):

@@ -19,7 +19,6 @@ from agent_memory_log.recording.streams import joined
 from agent_memory_log.replay import Replayer
 from agent_memory_log.transcript import build, request, validate
 from tests.recording.test_record_response import AGENT, GENERATED, RUN
-from tests.transcript.transcripts import unhurried
 
 MODEL = "gemini-3-pro-preview"
 SIGNATURE = base64.b64encode(b"signed \xff\xfe").decode()
@@ -228,7 +227,6 @@ def test_argument_at_an_impossible_path_is_refused(path: Any) -> None:
         streamed(chunk(piece("$.a", stringValue="x"), name="f"), chunk(piece(path, stringValue="y")))
 
 
-@unhurried
 @given(st.lists(st.sampled_from(["a", "b", "", "cc"]), min_size=1, max_size=6), st.integers(0, 6))
 def test_text_does_not_depend_on_the_chunks(texts: list[str], end: int) -> None:
     chunks = [answer({"text": text}) for text in texts]

@@ -38,6 +38,7 @@ from agent_memory_log import (
 from agent_memory_log.errors import EventConflict, EventTooLarge, InvalidArgument, InvalidEvent, StoreClosed
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
+from tests.effort import EXAMPLES
 from tests.waiting import PATIENCE, until
 
 AGENT = "support-agent"
@@ -598,7 +599,7 @@ def _check_calls_and_results(snapshot: Snapshot) -> None:
 
 
 @given(st.lists(trees(), min_size=1, max_size=3))
-@settings(max_examples=150)
+@settings(max_examples=2 * EXAMPLES)
 def test_any_interleaving_of_parallel_tools_gives_a_valid_log(forest: list[Tree]) -> None:
     parents: dict[str, str] = {}
 

@@ -38,6 +38,7 @@ from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from agent_memory_log.replay import Match, ModelTurn, Replayer, value_of
 from agent_memory_log.replay.prompts import PromptCheck
 from agent_memory_log.transcript import build, parse, provider_names
+from tests.effort import EXAMPLES
 from tests.transcript.test_transcripts import ANY_PAYLOADS
 
 FROM_MODEL = {"role": "assistant"}
@@ -1022,7 +1023,6 @@ async def replay_agent(replayed: Replayer, steps: list[list[Tool]], depth: int) 
         await asyncio.gather(*(run(tool, 0, call_id) for tool, call_id in zip(calls, ids, strict=True)))
 
 
-@settings(max_examples=50)
 @given(rounds, st.integers(0, 3))
 def test_agent_with_the_same_steps_never_diverges(steps: list[list[Tool]], depth: int) -> None:
     async def main() -> None:
@@ -1032,7 +1032,6 @@ def test_agent_with_the_same_steps_never_diverges(steps: list[list[Tool]], depth
     asyncio.run(main())
 
 
-@settings(max_examples=50)
 @given(rounds, st.data())
 def test_agent_with_one_changed_step_diverges(steps: list[list[Tool]], data: st.DataObject) -> None:
     positions = [(turn, index) for turn, calls in enumerate(steps) for index in range(len(calls))]
@@ -1070,7 +1069,7 @@ def test_notes_are_not_steps() -> None:
         pass
 
 
-@settings(max_examples=150)
+@settings(max_examples=2 * EXAMPLES)
 @given(ANY_PAYLOADS, st.sampled_from(provider_names()))
 def test_any_run_replays_in_the_order_of_its_log(payloads: list[EventData], provider: str) -> None:
     snapshot = run_of(PlannerNote("first"), *payloads)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log import (
@@ -179,7 +179,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60)
 @given(VALUES)
 def test_masked_json_has_the_same_shape_and_no_secrets(value: Any) -> None:
     masked = redact_json(json.dumps(value))

@@ -37,8 +37,13 @@ def test_processes_threads_and_tasks_append_together(tmp_path: Path, runs: int) 
 
 
 def test_many_processes_can_create_the_same_file(tmp_path: Path) -> None:
-    for attempt in range(4):
-        url = f"sqlite:///{tmp_path / f'runs{attempt}.db'}"
+    create_together(tmp_path, 2)
+
+
+def create_together(folder: Path, attempts: int) -> None:
+    """Let eight processes create the same file and append to it at once, ``attempts`` times."""
+    for attempt in range(attempts):
+        url = f"sqlite:///{folder / f'runs{attempt}.db'}"
         started = [processes.start("open_at_once", url, f"p{number}") for number in range(8)]
         for process in started:
             assert process.stdout is not None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from agent_memory_log import SyncStore, UserMessage, new_event, open_store, open_sync_store
-from agent_memory_log.errors import RunExpired
 from agent_memory_log.store import RunHead
 from agent_memory_log_sqlite import SyncSqliteStore
+from tests.store_clock import StoreClock
 
 RUNS = tuple(("agent", f"run {number}") for number in range(40))
 
@@ -78,15 +77,12 @@ async def test_peek_runs_of_an_asynchronous_handle_sees_every_write(tmp_path: Pa
                 assert heads[1] == RunHead(version, 1)
 
 
-def test_peek_runs_sees_an_expired_run_without_a_write(tmp_path: Path) -> None:
+def test_peek_runs_sees_an_expired_run_without_a_write(tmp_path: Path, store_clock: StoreClock) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
         assert isinstance(store, SyncSqliteStore)
-        end = datetime.now(UTC) + timedelta(seconds=1.5)
-        _append(store, "run 1", meta={"expires_at": end.isoformat()})
+        _append(store, "run 1", meta=store_clock.meta_with_an_end())
         assert store.peek_runs(RUNS)[1] == RunHead(1, 1)
-        with pytest.raises(RunExpired):
-            for _ in store.follow("agent", "run 1"):
-                pass
+        store_clock.pass_the_end()
         assert store.peek_runs(RUNS)[1] is None
         assert _selects(store, lambda: store.peek_runs(RUNS)) == []
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.corruption import campaign
+from tests.effort import IS_CAMPAIGN
 
-_COUNT = 1_000 if os.environ.get("AMLOG_TORTURE") else 20
+_COUNT = 1_000 if IS_CAMPAIGN else 20
 
 
 @pytest.mark.parametrize("half", [0, 1])

@@ -28,7 +28,7 @@ from agent_memory_log.transcript.requests import model_request
 from tests.transcript.converse_judge import judge_messages, judge_request
 from tests.transcript.test_openai_chat import TAU
 from tests.transcript.transcript_runs import ODD_VALUES, assert_repaired, built_from, changes_of, nearly, rules_of
-from tests.transcript.transcripts import Message, assert_exact, json_values, maps, numbered, run_of, unhurried
+from tests.transcript.transcripts import Message, assert_exact, json_values, maps, numbered, run_of
 
 BEDROCK = "bedrock"
 
@@ -204,19 +204,16 @@ good_messages = st.fixed_dictionaries({"role": roles, "content": st.lists(blocks
 odd_messages = good_messages | nearly({"role": roles | st.just("system"), "content": st.lists(odd_blocks, max_size=4)})
 
 
-@unhurried
 @given(st.lists(odd_messages, max_size=6))
 def test_any_messages_survive_parse_and_build(messages: list[Message]) -> None:
     assert_exact(messages, BEDROCK)
 
 
-@unhurried
 @given(st.lists(odd_messages, max_size=6), st.booleans())
 def test_any_messages_can_be_repaired(messages: list[Message], recorded: bool) -> None:
     assert_repaired(built_from(messages, BEDROCK) if recorded else messages, BEDROCK)
 
 
-@unhurried
 @given(st.lists(good_messages, max_size=8))
 def test_botocore_accepts_repaired_messages(messages: list[Message]) -> None:
     assert_repaired(messages, BEDROCK, judge_messages)
@@ -551,7 +548,6 @@ anything: st.SearchStrategy[EventData] = st.one_of(
 )
 
 
-@unhurried
 @given(st.lists(anything, max_size=8), st.sampled_from([None, 1, 40]))
 def test_any_run_can_be_built_and_repaired(payloads: list[EventData], limit: int | None) -> None:
     transcript = build(run_of(*payloads), BEDROCK, max_result_bytes=limit)

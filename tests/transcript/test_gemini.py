@@ -27,7 +27,7 @@ from agent_memory_log.transcript.gemini.repairing import OPENING, PLACEHOLDER
 from agent_memory_log.transcript.providers import repair, request, validate
 from tests.transcript.gemini_judge import judge_config, judge_messages
 from tests.transcript.transcript_runs import ODD_VALUES, assert_repaired, built_from, nearly, rules_of
-from tests.transcript.transcripts import Message, assert_exact, json_values, maps, run_of, shaped, unhurried
+from tests.transcript.transcripts import Message, assert_exact, json_values, maps, run_of, shaped
 
 GEMINI = "gemini"
 THREE = {"model": "gemini-3-pro-preview"}
@@ -225,19 +225,16 @@ good_messages = st.fixed_dictionaries({"role": roles, "parts": st.lists(parts, m
 odd_messages = good_messages | nearly({"role": roles | st.just("tool"), "parts": st.lists(odd_parts, max_size=4)})
 
 
-@unhurried
 @given(st.lists(odd_messages, max_size=6))
 def test_any_messages_survive_parse_and_build(messages: list[Message]) -> None:
     assert_exact(messages, GEMINI)
 
 
-@unhurried
 @given(st.lists(odd_messages, max_size=6), st.booleans(), st.sampled_from([None, {}, THREE]))
 def test_any_messages_can_be_repaired(messages: list[Message], recorded: bool, arguments: Any) -> None:
     assert_repaired(built_from(messages, GEMINI) if recorded else messages, GEMINI, request=arguments)
 
 
-@unhurried
 @given(st.lists(good_messages, max_size=8))
 def test_sdk_accepts_repaired_messages(messages: list[Message]) -> None:
     assert_repaired(messages, GEMINI, judge_messages)
@@ -349,7 +346,6 @@ def test_calls_of_another_provider_are_marked_for_gemini_3() -> None:
     assert repair(transcript, GEMINI).transcript[1]["parts"][0]["thoughtSignature"] == PLACEHOLDER
 
 
-@unhurried
 @given(
     st.binary(min_size=1, max_size=60), st.sampled_from(["standard", "urlsafe"]), st.sampled_from([text, thought, call])
 )
@@ -362,7 +358,6 @@ def test_signatures_survive_byte_for_byte(signature: bytes, alphabet: str, part:
     assert repaired[1]["parts"][0]["thoughtSignature"] == encoded
 
 
-@unhurried
 @given(st.text("AQgw+/-_=", max_size=9))
 def test_sdk_accepts_every_signature_that_validate_accepts(signature: str) -> None:
     messages = [user(), model(text(thoughtSignature=signature))]
@@ -455,7 +450,6 @@ def test_result_becomes_a_response(payload: ToolResult, response: object) -> Non
 # The order in which calls are answered.
 
 
-@unhurried
 @given(st.lists(st.tuples(st.sampled_from(["", "x", "y"]), st.sampled_from(["f", "g"])), max_size=8))
 def test_results_like_their_calls_answer_all_of_them(calls: list[tuple[str, str]]) -> None:
     open_calls: OpenCalls[int] = OpenCalls()

@@ -33,7 +33,7 @@ from agent_memory_log.transcript.requests import model_request
 from tests.transcript.responses_judge import judge_input
 from tests.transcript.test_openai_chat import TAU
 from tests.transcript.transcript_runs import ODD_VALUES, assert_repaired, built_from, changes_of, nearly, rules_of
-from tests.transcript.transcripts import Message, assert_exact, json_values, maps, numbered, run_of, unhurried
+from tests.transcript.transcripts import Message, assert_exact, json_values, maps, numbered, run_of
 
 RESPONSES = "openai-responses"
 
@@ -347,20 +347,17 @@ good_items = st.one_of(
 )
 
 
-@unhurried
 @given(st.lists(items_of_kinds, max_size=8))
 def test_any_items_survive_parse_and_build(items: list[Message]) -> None:
     assert_exact(items, RESPONSES)
 
 
-@unhurried
 @given(st.lists(items_of_kinds, max_size=8), st.booleans(), st.booleans())
 def test_any_items_can_be_repaired(items: list[Message], stored: bool, recorded: bool) -> None:
     transcript = built_from(items, RESPONSES) if recorded else items
     assert_repaired(transcript, RESPONSES, request={"store": stored})
 
 
-@unhurried
 @given(st.lists(good_items, max_size=12))
 def test_openai_types_accept_repaired_items(items: list[Message]) -> None:
     repaired = assert_repaired(items, RESPONSES, judge_input)
@@ -795,7 +792,6 @@ anything: st.SearchStrategy[EventData] = st.one_of(
 )
 
 
-@unhurried
 @given(st.lists(anything, max_size=8), st.sampled_from([None, 1, 40]))
 def test_any_run_can_be_built_and_repaired(payloads: list[EventData], limit: int | None) -> None:
     transcript = build(run_of(*payloads), RESPONSES, max_result_bytes=limit)

@@ -17,14 +17,13 @@ from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.differences import apply, difference, is_residual
 from agent_memory_log.transcript.names import WireRules
 from tests.strategies import texts
-from tests.transcript.transcripts import Message, json_values, maps, unhurried
+from tests.transcript.transcripts import Message, json_values, maps
 
 ANY_LENGTH = WireRules(longest_name=10**6)
 
 tricky = st.text(st.sampled_from("aZ9_.-25fé \0🧾"), max_size=12)
 
 
-@unhurried
 @given(tricky | texts())
 def test_encoded_name_uses_allowed_characters_and_decodes_to_the_name(name: str) -> None:
     written = encode_name(name)
@@ -32,13 +31,11 @@ def test_encoded_name_uses_allowed_characters_and_decodes_to_the_name(name: str)
     assert not written or ANY_LENGTH.allows_name(written)
 
 
-@unhurried
 @given(st.lists(tricky | texts(), unique=True, min_size=2))
 def test_different_names_have_different_encodings(names: list[str]) -> None:
     assert len({encode_name(name) for name in names}) == len(names)
 
 
-@unhurried
 @given(tricky | texts())
 def test_decode_name_accepts_any_text(name: str) -> None:
     decode_name(name).encode()
@@ -72,7 +69,6 @@ def test_decode_name_keeps_invalid_escapes(wire: str) -> None:
     assert decode_name(wire) == wire
 
 
-@unhurried
 @given(tricky | texts(), st.integers(20, 70))
 def test_short_names_and_wire_ids_are_allowed_by_the_rules(name: str, longest: int) -> None:
     rules = WireRules(longest_name=longest, longest_id=longest)
@@ -145,7 +141,6 @@ some_parts = st.lists(
 
 
 @kinds
-@unhurried
 @given(parts=some_parts)
 def test_parts_are_split_and_joined_exactly(kind: TextParts, parts: list[Any]) -> None:
     text, spans = kind.split(parts)
@@ -153,7 +148,6 @@ def test_parts_are_split_and_joined_exactly(kind: TextParts, parts: list[Any]) -
 
 
 @kinds
-@unhurried
 @given(text=texts(), spans=json_values | st.lists(st.integers(-2, 9) | maps({"characters": st.integers(0, 9)})))
 def test_join_accepts_any_spans(kind: TextParts, text: str, spans: Any) -> None:
     parts = kind.join(text, spans)
@@ -192,7 +186,6 @@ def test_split_stores_each_text_once() -> None:
 # Residuals.
 
 
-@unhurried
 @given(
     maps({"type": texts(), "text": texts(), "x": maps({"a": texts(), "b": texts()})}),
     maps({"type": texts(), "text": texts(), "x": maps({"a": texts(), "b": texts()}), "y": json_values}),

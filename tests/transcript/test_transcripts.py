@@ -71,7 +71,6 @@ from tests.transcript.transcripts import (
     numbered,
     run_of,
     snapshot_of,
-    unhurried,
 )
 
 CASES = {
@@ -115,21 +114,18 @@ def test_handwritten_conversation_survives_parse_and_build(case: Case, messages:
 
 
 @every_case
-@unhurried
 @given(data=st.data())
 def test_any_conversation_survives_parse_and_build(case: Case, data: st.DataObject) -> None:
     assert_exact(data.draw(st.lists(case.good, max_size=10)), case.provider)
 
 
 @every_case
-@unhurried
 @given(data=st.data())
 def test_any_maps_survive_parse_and_build(case: Case, data: st.DataObject) -> None:
     assert_exact(data.draw(case.hostile), case.provider)
 
 
 @every_case
-@unhurried
 @given(data=st.data())
 async def test_any_maps_survive_import_and_build(case: Case, data: st.DataObject) -> None:
     messages = data.draw(case.hostile)
@@ -142,7 +138,6 @@ async def test_any_maps_survive_import_and_build(case: Case, data: st.DataObject
 
 
 @every_case
-@unhurried
 @given(data=st.data())
 def test_parse_gives_a_longer_conversation_the_same_first_events(case: Case, data: st.DataObject) -> None:
     messages = data.draw(case.hostile)
@@ -178,7 +173,6 @@ def _spoil(value: object) -> None:
 
 
 @every_case
-@unhurried
 @given(data=st.data())
 def test_updated_transcript_equals_a_new_build(case: Case, data: st.DataObject) -> None:
     events = numbered(new_event(payload) for payload in data.draw(LIVE_PAYLOADS))
@@ -317,7 +311,6 @@ ANY_PAYLOADS = st.lists(live_payloads() | payloads(), max_size=8)
 
 
 @every_case
-@unhurried
 @given(data=st.data())
 def test_any_run_can_be_built_repaired_and_cut(case: Case, data: st.DataObject) -> None:
     drawn_payloads = data.draw(ANY_PAYLOADS)
@@ -367,7 +360,6 @@ def test_handwritten_valid_conversations_have_no_findings(case: Case, recorded: 
 
 @every_case
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
-@unhurried
 @given(data=st.data())
 def test_drawn_valid_conversations_have_no_findings(case: Case, recorded: bool, data: st.DataObject) -> None:
     messages = data.draw(case.sound)
@@ -384,7 +376,6 @@ def _plain_or_recorded(messages: list[Message], provider: str, *, recorded: bool
 
 @every_case
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
-@unhurried
 @given(data=st.data())
 def test_repaired_transcript_has_no_findings(case: Case, recorded: bool, data: st.DataObject) -> None:
     messages = data.draw(case.hostile)
@@ -422,14 +413,12 @@ def _assert_path_exists(messages: Sequence[Message], finding: Finding) -> object
 
 
 @every_case
-@unhurried
 @given(data=st.data())
 def test_provider_package_accepts_repaired_messages(case: Case, data: st.DataObject) -> None:
     case.judge(repair(data.draw(st.lists(case.good, max_size=8)), case.provider).transcript)
 
 
 @every_case
-@unhurried
 @given(data=st.data())
 def test_repair_drops_reasoning_signed_before_an_edit(case: Case, data: st.DataObject) -> None:
     messages = data.draw(case.sound)
@@ -522,7 +511,6 @@ NAMES = ["orders.find", "find", "mcp__s__t", "a--b", "a-b.c", "Grüße", "a b", 
 
 
 @every_case
-@unhurried
 @given(run=live_runs())
 def test_live_run_is_valid_for_every_provider(case: Case, run: list[EventData]) -> None:
     snapshot = run_of(*run)
@@ -543,7 +531,6 @@ def _assert_no_thought(case: Case, built: Sequence[Message]) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda case: case.provider)
-@unhurried
 @given(data=st.data())
 def test_run_of_one_provider_can_be_built_for_another(source: Case, target: Case, data: st.DataObject) -> None:
     messages = data.draw(source.sound)
@@ -768,7 +755,6 @@ def test_validate_reports_a_result_with_an_error_and_a_value(case: Case) -> None
 
 
 @every_case
-@unhurried
 @given(data=st.data())
 def test_window_is_a_valid_end_of_the_transcript(case: Case, data: st.DataObject) -> None:
     run = [*data.draw(live_runs()), UserMessage("and now?")]
@@ -820,7 +806,6 @@ def test_window_accepts_every_handwritten_conversation(case: Case) -> None:
 
 
 @every_case
-@unhurried
 @given(data=st.data())
 def test_window_accepts_any_transcript(case: Case, data: st.DataObject) -> None:
     messages = data.draw(case.hostile)

@@ -7,7 +7,6 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from agent_memory_log import Event, EventData, JsonValue, Snapshot, new_event
@@ -15,14 +14,6 @@ from agent_memory_log.events.jsonvalue import encode_canonical
 from agent_memory_log.transcript import build, parse
 
 Message = dict[str, Any]
-
-unhurried = settings(
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    # If a test draws from strategies itself, the explain phase loses the message of a failure.
-    phases=[phase for phase in Phase if phase is not Phase.explain],
-)
-"""Hypothesis settings that do not fail a test because the machine is slow."""
 
 THOUGHT = "private thought"
 """The first words of every reasoning text, signature and encrypted block (in base64) of the sound conversations."""

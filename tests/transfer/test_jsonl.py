@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log import (
@@ -49,8 +49,6 @@ from tools.make_demo import AGENT, RUN, demo_lines
 ORIGINAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "go_original_written.jsonl"
 
 # A slow machine must not fail the test.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 
 
@@ -102,7 +100,6 @@ recorded = st.builds(
 )
 
 
-@unhurried
 @given(st.dictionaries(st.tuples(names, names), recorded, max_size=3))
 async def test_export_import_and_export_give_the_same_bytes(runs: dict[tuple[str, str], Recorded]) -> None:
     async with open_store("memory:") as source, open_store("memory:") as target:

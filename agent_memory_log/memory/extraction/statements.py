@@ -13,7 +13,16 @@ from collections.abc import Iterator
 
 from agent_memory_log.memory.extraction.keys import Statement, category, key_words, keyed, whole_key
 from agent_memory_log.memory.extraction.orders import order_after_colon, read_order, whole_order
-from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, WORDS, Caseless, Phrases, Topic, plain_form
+from agent_memory_log.memory.extraction.phrases import (
+    ALL,
+    LANGUAGES,
+    WORDS,
+    Caseless,
+    Phrases,
+    Topic,
+    has_hint,
+    plain_form,
+)
 from agent_memory_log.memory.records.kinds import Fact, Preference
 
 MAX_TEXT = 4000
@@ -63,7 +72,7 @@ _HIDDEN = "\0"
 _CAPITALS = re.compile(r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*(?:\s+(?:(?:de|da|di|del|la|le|van|von|der|den|am|an)\s+){0,2}"
                        r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*){0,3}")  # fmt: skip
 
-_ALL_HINTS = frozenset(hint for phrases in ALL for hint in phrases.hints)
+_ALL_HINTS = frozenset(hint for language in ALL for hint in language.hints)
 # A hint that contains a shorter hint is redundant, because a text with the longer hint also has the shorter one.
 _HINTS = tuple(sorted(hint for hint in _ALL_HINTS if not any(shorter in hint for shorter in _ALL_HINTS - {hint})))
 
@@ -72,10 +81,9 @@ def read_statements(text: str) -> tuple[Statement, ...]:
     """Return the statements of a user's message in their order."""
     text = readable(text)
     plain = plain_form(text)
-    for hint in _HINTS:
-        if hint in plain:
-            return tuple(_read(text, tuple(phrases for phrases in ALL if phrases.may_stand_in(plain))))
-    return ()
+    if not has_hint(_HINTS, plain):
+        return ()
+    return tuple(_read(text, tuple(language.phrases for language in ALL if has_hint(language.hints, plain))))
 
 
 def readable(text: str) -> str:

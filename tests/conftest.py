@@ -12,12 +12,15 @@ import signal
 import sys
 import uuid
 from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NoReturn, cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from agent_memory_log.backend_kit import expiry
 from tests.effort import EXAMPLES, IS_CAMPAIGN
+from tests.integrations.frameworks import lacking_for
 from tests.mongo.server import GivenServer, MongoServer
 from tests.store_clock import StoreClock
 
@@ -48,6 +51,21 @@ for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 
 # The campaigns take many minutes. ``make torture`` runs them.
 collect_ignore = [] if IS_CAMPAIGN else ["torture"]
+
+
+class _SkippedModule(pytest.Module):
+    """A module that is not imported, because its framework is not installed."""
+
+    def collect(self) -> NoReturn:
+        pytest.skip(lacking_for(self.path), allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Skip a module whose framework is not installed."""
+    if not lacking_for(module_path):
+        return None
+    skipped: Any = _SkippedModule  # pytest gives its method no types
+    return cast("pytest.Module", skipped.from_parent(parent, path=module_path))
 
 
 @pytest.fixture(scope="session")

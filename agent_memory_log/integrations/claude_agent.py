@@ -8,12 +8,10 @@ of its own. ``load`` returns entries that are equal JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, TypeVar, cast
-
-from msgspec.structs import replace
+from typing import Any, cast
 
 from agent_memory_log.errors import VersionConflict
 from agent_memory_log.events.context_payloads import Compaction
@@ -21,17 +19,17 @@ from agent_memory_log.events.event import Event, new_event, parse_timestamp
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
 from agent_memory_log.events.payloads import EventData, UnknownPayload
 from agent_memory_log.events.registry import register_payload
-from agent_memory_log.integrations.messages import json_text, name_results, parse_alone
+from agent_memory_log.integrations.messages import json_text, name_results, parse_alone, with_fields
 from agent_memory_log.integrations.names import joined_id
-from agent_memory_log.integrations.opening import StoreOwner, needs_extra
-from agent_memory_log.memory.sync import SyncMemory
+from agent_memory_log.integrations.opening import StoreOwner, needs_extra, runs_of
+from agent_memory_log.integrations.threads import in_thread
+from agent_memory_log.memory.sync import SyncMemoryCalls
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import RunInfo, SyncStore
 from agent_memory_log.transcript import build
 from agent_memory_log.transcript.json_types import map_in
 
 with needs_extra("claude-agent"):
-    import anyio.to_thread
     from claude_agent_sdk import (
         SdkMcpTool,
         SessionKey,
@@ -44,8 +42,6 @@ with needs_extra("claude-agent"):
         tool,
     )
 
-_Result = TypeVar("_Result")
-
 _PROVIDER = "anthropic"
 _OWN = "claude-agent"
 """The first part of the agents' ids, the key of what an entry has beside its message, and the key of a run's meta."""
@@ -57,7 +53,6 @@ _TEXT_TYPE = f"{_OWN}.entry_text"
 """The type of an entry that no store accepts, for example with a lone surrogate. Its data is ``{"json": TEXT}``."""
 
 _ROLES = ("user", "assistant")
-_PAGE = 500
 
 
 @register_payload
@@ -108,28 +103,28 @@ class MemoryLogSessionStore(StoreOwner, SessionStore):
         Raises:
             InvalidArgument: An entry cannot be written as JSON.
         """
-        await _in_thread(lambda: self._append(key, entries))
+        await in_thread(lambda: self._append(key, entries))
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries of a transcript, or None if there is no such transcript."""
-        snapshot = await _in_thread(lambda: self.store.load_run(*_place(key)))
+        snapshot = await in_thread(lambda: self.store.load_run(*_place(key)))
         return list(_entries_of(snapshot)) if snapshot.log else None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the ids of a project's sessions and the time of the last append to each."""
-        return [entry for _, entry in await _in_thread(lambda: self._sessions(project_key))]
+        return [entry for _, entry in await in_thread(lambda: self._sessions(project_key))]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return the SDK's summaries of a project's sessions. It reads one event of each session."""
-        return await _in_thread(lambda: self._summaries(project_key))
+        return await in_thread(lambda: self._summaries(project_key))
 
     async def delete(self, key: SessionKey) -> None:
         """Delete a transcript, and with a session the transcripts of its subagents. Memories that rest on them fall."""
-        await _in_thread(lambda: self._delete(key))
+        await in_thread(lambda: self._delete(key))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session, the oldest first."""
-        runs = await _in_thread(lambda: self._runs(_agent(key["project_key"], key["session_id"])))
+        runs = await in_thread(lambda: runs_of(self.store, _agent(key["project_key"], key["session_id"])))
         return [_parts_of(run)["subpath"] for run in reversed(runs)]
 
     def _append(self, key: SessionKey, entries: Sequence[SessionStoreEntry]) -> None:
@@ -163,22 +158,11 @@ class MemoryLogSessionStore(StoreOwner, SessionStore):
                 stored_ids.add(event_id)
         return new
 
-    def _runs(self, agent: str) -> list[RunInfo]:
-        """Return all runs of an agent, the most recently created first."""
-        runs: list[RunInfo] = []
-        cursor: str | None = None
-        while True:
-            page = self.store.list_runs(agent, limit=_PAGE, cursor=cursor)
-            runs += page.runs
-            cursor = page.cursor
-            if cursor is None:
-                return runs
-
     def _sessions(self, project_key: str) -> list[tuple[RunInfo, SessionStoreListEntry]]:
         """Return the sessions of a project. The times of two sessions differ, in the order of their last appends."""
         mtime = 0
         sessions: list[tuple[RunInfo, SessionStoreListEntry]] = []
-        for run in sorted(self._runs(_agent(project_key)), key=lambda run: run.updated):
+        for run in sorted(runs_of(self.store, _agent(project_key)), key=lambda run: run.updated):
             mtime = max(int(run.updated.timestamp() * 1000), mtime + 1)
             sessions.append((run, {"session_id": _parts_of(run)["session_id"], "mtime": mtime}))
         return sessions
@@ -196,12 +180,12 @@ class MemoryLogSessionStore(StoreOwner, SessionStore):
         agent, run = _place(key)
         if not key.get("subpath"):
             # Last the session itself: as long as it is listed, a deletion that failed can be repeated.
-            for part in self._runs(_agent(key["project_key"], key["session_id"])):
+            for part in runs_of(self.store, _agent(key["project_key"], key["session_id"])):
                 self.store.delete_run(part.agent, part.run)
         self.store.delete_run(agent, run)
 
 
-def memory_tool(memory: SyncMemory) -> SdkMcpTool[Any]:
+def memory_tool(memory: SyncMemoryCalls) -> SdkMcpTool[Any]:
     """Return a tool with which an agent looks into a memory. The memory's principal decides which memories it reads.
 
     server = create_sdk_mcp_server("memory", tools=[memory_tool(SyncMemoryClient(store).of(principal))])
@@ -210,14 +194,10 @@ def memory_tool(memory: SyncMemory) -> SdkMcpTool[Any]:
 
     @tool("search_memory", "Search the memories of earlier conversations.", {"query": str})
     async def search_memory(arguments: dict[str, Any]) -> dict[str, Any]:
-        context = await _in_thread(lambda: memory.context(arguments["query"]))
+        context = await in_thread(lambda: memory.context(arguments["query"]))
         return {"content": [{"type": "text", "text": context.text or "Nothing about this is remembered."}]}
 
     return search_memory
-
-
-async def _in_thread(call: Callable[[], _Result]) -> _Result:
-    return await anyio.to_thread.run_sync(call)
 
 
 def _agent(*parts: str) -> str:
@@ -286,12 +266,7 @@ def _payloads_of(entry: SessionStoreEntry) -> Iterator[tuple[EventData, Mapping[
     }
     if rest:
         beside["message"] = rest
-    if len(typed) > 1:
-        beside["events"] = len(typed)
-    structured: dict[str, JsonValue] = {**(cast("Any", first).structured or {}), _OWN: beside}
-    yield replace(cast("Any", first), structured=structured), typed[0].labels
-    for event in typed[1:]:
-        yield event.data, event.labels
+    yield from with_fields(typed, _OWN, beside)
 
 
 def _typed(own: Mapping[str, JsonValue], message: Mapping[str, JsonValue]) -> list[Event]:

@@ -7,7 +7,7 @@ Only the names of tools cross this border: a result gets the name of the tool th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -15,10 +15,21 @@ from msgspec.structs import replace
 from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.payloads import EventType, ToolCall, ToolResult
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import EventData, EventType, ToolCall, ToolResult
 from agent_memory_log.pairing import Pairing
 from agent_memory_log.store import SyncStore
 from agent_memory_log.transcript import parse
+
+MESSAGE_TYPES = (
+    EventType.USER_MESSAGE.value,
+    EventType.ASSISTANT_MESSAGE.value,
+    EventType.SYSTEM_MESSAGE.value,
+    EventType.THINKING.value,
+    EventType.TOOL_CALL.value,
+    EventType.TOOL_RESULT.value,
+)
+"""The types of the typed events that messages become."""
 
 _RECENT_CALLS = 100
 """The number of calls of earlier appends among which the call of a result is looked for."""
@@ -30,6 +41,27 @@ def parse_alone(message: object, provider: str) -> list[Event] | None:
         return parse([cast("Any", message)], provider)
     except DecodeError:
         return None
+
+
+def with_fields(
+    events: Sequence[Event], own: str, fields: dict[str, JsonValue]
+) -> Iterator[tuple[EventData, Mapping[str, str]]]:
+    """Yield the payloads and labels of a message's events. The first also holds ``fields``, and the number of events.
+
+    They are under ``own`` in its ``structured``. The number is under ``events``, if there are several.
+    """
+    first: Any = events[0].data
+    if len(events) > 1:
+        fields = {**fields, "events": len(events)}
+    yield replace(first, structured={**(first.structured or {}), own: fields}), events[0].labels
+    for event in events[1:]:
+        yield event.data, event.labels
+
+
+def part_of(log: Sequence[Event], index: int, fields: Mapping[str, JsonValue]) -> list[Event]:
+    """Return the events of a message of which ``log[index]`` is the first and holds ``fields``."""
+    end = log[index].seq + cast("int", fields.get("events", 1))
+    return [event for event in log[index : index + end - log[index].seq] if event.seq < end]
 
 
 def json_text(value: object, name: str) -> str:

@@ -17,13 +17,13 @@ from agent_memory_log.errors import InvalidArgument, VersionConflict
 from agent_memory_log.events.context_payloads import Compaction
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.jsonvalue import NotJson, own_json
-from agent_memory_log.events.payloads import EventData, EventType, ToolResult, UnknownPayload
+from agent_memory_log.events.payloads import EventData, ToolResult, UnknownPayload
 from agent_memory_log.events.registry import register_payload
-from agent_memory_log.integrations.messages import json_text, name_results, parse_alone
+from agent_memory_log.integrations.messages import MESSAGE_TYPES, json_text, name_results, parse_alone
 from agent_memory_log.integrations.names import joined_id
 from agent_memory_log.integrations.opening import StoreOwner, needs_extra
 from agent_memory_log.integrations.threads import in_thread
-from agent_memory_log.memory.sync import SyncMemory
+from agent_memory_log.memory.sync import SyncMemoryCalls
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import SyncStore
 from agent_memory_log.transcript import build
@@ -53,12 +53,7 @@ class ItemsRemoved(EventData, frozen=True):
 
 
 _ITEM_TYPES = (
-    EventType.USER_MESSAGE.value,
-    EventType.ASSISTANT_MESSAGE.value,
-    EventType.SYSTEM_MESSAGE.value,
-    EventType.THINKING.value,
-    EventType.TOOL_CALL.value,
-    EventType.TOOL_RESULT.value,
+    *MESSAGE_TYPES,
     f"{_PROVIDER}.message",
     _TEXT_TYPE,
 )
@@ -305,7 +300,7 @@ def _fold(snapshot: Snapshot) -> tuple[list[_Item], bool]:
     return items, is_complete
 
 
-def memory_tool(memory: SyncMemory) -> FunctionTool:
+def memory_tool(memory: SyncMemoryCalls) -> FunctionTool:
     """Return a tool with which an agent looks into a memory. The memory's principal decides which memories it reads.
 
     agent = Agent(name="assistant", tools=[memory_tool(SyncMemoryClient(store).of(principal))])

@@ -13,12 +13,14 @@ from typing import Self
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
+from agent_memory_log.integrations.threads import in_thread
 from agent_memory_log.opening import open_sync_store
-from agent_memory_log.store import SyncStore
+from agent_memory_log.steps import all_runs, run_sync
+from agent_memory_log.store import RunInfo, SyncStore
 
 
 class StoreOwner:
-    """Holds the store of an integration, as its base class or as its attribute.
+    """Holds the store of an integration, as its base class.
 
     Args:
         store: The URL of a store, which is opened here and closed by ``close``, or an open store, which its owner
@@ -58,6 +60,31 @@ class StoreOwner:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         self.close()
+
+
+class AsyncStoreOwner:
+    """``StoreOwner`` for a framework that awaits ``close``."""
+
+    def __init__(self, store: str | SyncStore) -> None:
+        self._owner = StoreOwner(store)
+        self.store = self._owner.store
+
+    async def close(self) -> None:
+        """Close the store if it was opened here. Closing it again does nothing."""
+        await in_thread(self._owner.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await self.close()
+
+
+def runs_of(store: SyncStore, agent: str | None = None) -> list[RunInfo]:
+    """Return all runs of an agent, or of all agents, the most recently created first."""
+    return run_sync(all_runs(agent), store)
 
 
 @contextmanager

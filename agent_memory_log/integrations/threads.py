@@ -1,4 +1,4 @@
-"""Calls a blocking function from an event loop of asyncio."""
+"""Calls a blocking function from an event loop."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ _Result = TypeVar("_Result")
 
 
 async def in_thread(call: Callable[[], _Result]) -> _Result:
-    """Call a function in a thread. A caller that is cancelled waits for the outcome, so that no write comes later."""
-    future = asyncio.get_running_loop().run_in_executor(None, call)
+    """Call a function in a thread. A caller that is cancelled waits for the outcome, so that no write comes later.
+
+    The loop may be one of asyncio, or one of trio if anyio is installed.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        from anyio.to_thread import run_sync  # noqa: PLC0415  # asyncio needs no package
+
+        return await run_sync(call)
+    future = loop.run_in_executor(None, call)
     cancellation: asyncio.CancelledError | None = None
     while not future.done():
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 
 from agent_memory_log.integrations.claude_agent import MemoryLogSessionStore
@@ -61,15 +60,6 @@ def append_entries_until_killed(url: str) -> None:
             number += 1
 
     asyncio.run(main())
-
-
-def last_number_of(process: subprocess.Popen[str]) -> int:
-    """Kill a program after twenty lines, and return the number in its last line."""
-    with process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(20)]
-        process.kill()
-        return int([*lines, *process.stdout][-1])
 
 
 if __name__ == "__main__":

@@ -25,8 +25,7 @@ from agent_memory_log.integrations.claude_agent import MemoryLogSessionStore, me
 from agent_memory_log.memory import Principal, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.transcript import build
-from tests.integrations.session_programs import last_number_of
-from tests.processes import PATIENCE, ROOT
+from tests.processes import PATIENCE, ROOT, last_number_of
 from tests.strategies import json_maps
 from tests.transcript.transcripts_anthropic import CASE
 
@@ -74,9 +73,8 @@ SESSION: list[Entry] = [
 ]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/runs.db"
+@pytest.fixture
+def store(url: str) -> Any:
     with MemoryLogSessionStore(url) as opened:
         yield opened
 

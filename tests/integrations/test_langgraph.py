@@ -82,8 +82,8 @@ def ids_of(checkpoints: Iterable[CheckpointTuple]) -> list[str]:
     return [item.checkpoint["id"] for item in checkpoints]
 
 
-def test_messages_are_typed_events_of_the_run() -> None:
-    with MemoryLogSaver("memory:") as saver:
+def test_messages_are_typed_events_of_the_run(url: str) -> None:
+    with MemoryLogSaver(url) as saver:
         graph = weather_graph(saver)
         ask(graph, "Paris")
         messages = ask(graph, "Lima")
@@ -118,10 +118,10 @@ MESSAGES: list[BaseMessage] = [
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: f"{message.type}-{str(message.content)[:8]}")
 @pytest.mark.parametrize("message_id", [None, "7"])
-def test_messages_come_back_unchanged(message: BaseMessage, message_id: str | None) -> None:
+def test_messages_come_back_unchanged(url: str, message: BaseMessage, message_id: str | None) -> None:
     message = message.model_copy(update={"id": message_id or message.id})
     value = {"one": message, "many": [message, message], "in": {"messages": [message], "other": [1, message]}}
-    with MemoryLogSaver("memory:") as saver:
+    with MemoryLogSaver(url) as saver:
         stored = saver.put(config("1"), checkpoint("1", **value), {}, dict.fromkeys(value, 1))
         saver.put_writes(stored, [("one", message), ("many", [message])], "task")
         latest = saver.get_tuple(stored)
@@ -130,8 +130,8 @@ def test_messages_come_back_unchanged(message: BaseMessage, message_id: str | No
         assert [write[2] for write in latest.pending_writes or ()] == [message, [message]]
 
 
-def test_an_error_of_a_tool_is_an_error_of_the_result() -> None:
-    with MemoryLogSaver("memory:") as saver:
+def test_an_error_of_a_tool_is_an_error_of_the_result(url: str) -> None:
+    with MemoryLogSaver(url) as saver:
         message = ToolMessage("no such city", tool_call_id="1", name="weather", status="error", id="m")
         saver.put(config("1"), checkpoint("1", messages=[message]), {}, {"messages": 1})
         (result,) = (event.data for event in saver.store.load_run(*RUN, types=["tool_result"]).log)
@@ -140,8 +140,8 @@ def test_an_error_of_a_tool_is_an_error_of_the_result() -> None:
         )
 
 
-def test_a_redacted_message_leaves_the_state() -> None:
-    with MemoryLogSaver("memory:") as saver:
+def test_a_redacted_message_leaves_the_state(url: str) -> None:
+    with MemoryLogSaver(url) as saver:
         graph = weather_graph(saver)
         ask(graph, "my card is 4111")
         ask(graph, "Lima")
@@ -203,8 +203,8 @@ def test_a_long_conversation_costs_little(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_pruning_keeps_the_state_of_delta_channels(again: bool) -> None:
-    with MemoryLogSaver("memory:") as saver:
+def test_pruning_keeps_the_state_of_delta_channels(url: str, again: bool) -> None:
+    with MemoryLogSaver(url) as saver:
         graph = delta_graph(saver)
         expected: dict[str, list[str]] = {}
         for number in range(5):
@@ -236,8 +236,8 @@ def test_pruning_keeps_messages_and_gives_the_space_back(tmp_path: Path) -> None
         assert before - store.compact().after > 28 * 3000
 
 
-def test_deleting_a_graph_run_erases_its_messages() -> None:
-    with MemoryLogSaver("memory:") as saver:
+def test_deleting_a_graph_run_erases_its_messages(url: str) -> None:
+    with MemoryLogSaver(url) as saver:
         for number in range(3):
             messages = [HumanMessage(f"secret {number}", id=str(number))]
             place = config("1", "", str(number - 1) if number else None)
@@ -250,9 +250,9 @@ def test_deleting_a_graph_run_erases_its_messages() -> None:
         assert len(saver.store.load_run(*RUN).log) == 0
 
 
-def test_a_pruned_value_can_come_back() -> None:
+def test_a_pruned_value_can_come_back(url: str) -> None:
     value = {"text": LONG}
-    with MemoryLogSaver("memory:") as saver:
+    with MemoryLogSaver(url) as saver:
         saver.put(config("1"), checkpoint("1", **value), {}, {"text": 1})
         saver.put(config("1"), checkpoint("2", text=OTHER), {}, {"text": 1})
         saver.prune(["1"])
@@ -278,9 +278,9 @@ class Meanwhile:
 
 
 @pytest.mark.parametrize("method", ["append_events", "redact_events"])
-def test_a_checkpoint_that_is_stored_during_a_pruning_keeps_its_values(method: str) -> None:
+def test_a_checkpoint_that_is_stored_during_a_pruning_keeps_its_values(url: str, method: str) -> None:
     value = {"text": LONG}
-    with open_sync_store("memory:") as store:
+    with open_sync_store(url) as store:
         saver = MemoryLogSaver(store)
         saver.put(config("1"), checkpoint("1", **value), {}, {"text": 1})
         saver.put(config("1"), checkpoint("2", text=OTHER), {}, {"text": 1})
@@ -294,8 +294,8 @@ def test_a_checkpoint_that_is_stored_during_a_pruning_keeps_its_values(method: s
         assert ids_of(MemoryLogSaver(store).list(config("1")))[0] == "3"
 
 
-def test_a_thread_that_is_deleted_during_a_read_is_not_there() -> None:
-    with open_sync_store("memory:") as store:
+def test_a_thread_that_is_deleted_during_a_read_is_not_there(url: str) -> None:
+    with open_sync_store(url) as store:
         saver = MemoryLogSaver(store)
         saver.put(config("1"), checkpoint("1", text=LONG), {}, {"text": 1})
         reads = 0
@@ -315,8 +315,8 @@ def test_a_thread_that_is_deleted_during_a_read_is_not_there() -> None:
         assert reads == 3
 
 
-def test_a_missing_value_is_an_error() -> None:
-    with open_sync_store("memory:") as store:
+def test_a_missing_value_is_an_error(url: str) -> None:
+    with open_sync_store(url) as store:
         saver = MemoryLogSaver(store)
         saver.put(config("1"), checkpoint("1", text=LONG), {}, {"text": 1})
         (broken,) = (event for event in store.load_run(*RUN).log if event.event_id == "c:1/0")
@@ -327,8 +327,8 @@ def test_a_missing_value_is_an_error() -> None:
             saver.get_tuple(config("1"))
 
 
-def test_the_first_result_of_a_task_counts_and_its_last_interrupt() -> None:
-    with MemoryLogSaver("memory:") as saver:
+def test_the_first_result_of_a_task_counts_and_its_last_interrupt(url: str) -> None:
+    with MemoryLogSaver(url) as saver:
         stored = saver.put(config("1"), checkpoint("1"), {}, {})
         for value in ("first", "second"):
             saver.put_writes(stored, [("channel", value)], "task", "path")
@@ -338,9 +338,9 @@ def test_the_first_result_of_a_task_counts_and_its_last_interrupt() -> None:
         assert latest.pending_writes == [("task", INTERRUPT, "second"), ("task", "channel", "first")]
 
 
-def test_a_thread_that_was_deleted_elsewhere_begins_again() -> None:
+def test_a_thread_that_was_deleted_elsewhere_begins_again(url: str) -> None:
     value = {"text": LONG}
-    with open_sync_store("memory:") as store:
+    with open_sync_store(url) as store:
         saver = MemoryLogSaver(store)
         first = saver.put(config("1"), checkpoint("1", **value), {}, {"text": 1})
         MemoryLogSaver(store).delete_thread("1")
@@ -349,8 +349,8 @@ def test_a_thread_that_was_deleted_elsewhere_begins_again() -> None:
         assert saver.get_tuple(first) is None
 
 
-def test_savers_take_turns_at_a_checkpoint() -> None:
-    with open_sync_store("memory:") as store:
+def test_savers_take_turns_at_a_checkpoint(url: str) -> None:
+    with open_sync_store(url) as store:
         savers = [MemoryLogSaver(store), MemoryLogSaver(store)]
         stored = savers[0].put(config("1"), checkpoint("1"), {}, {})
         for number in range(6):
@@ -393,8 +393,8 @@ def test_processes_lose_no_write(tmp_path: Path) -> None:
         assert writes == {f"{name} {number}" for name in "abc" for number in range(turns)}
 
 
-async def test_many_event_loops_share_a_saver() -> None:
-    with MemoryLogSaver("memory:") as saver:
+async def test_many_event_loops_share_a_saver(url: str) -> None:
+    with MemoryLogSaver(url) as saver:
         graph = weather_graph(saver)
 
         def run_loop(number: int) -> None:
@@ -405,9 +405,9 @@ async def test_many_event_loops_share_a_saver() -> None:
         assert threads == {str(number) for number in range(8)}
 
 
-def test_threads_that_arrive_backwards_have_the_same_latest_checkpoint() -> None:
+def test_threads_that_arrive_backwards_have_the_same_latest_checkpoint(url: str) -> None:
     """A user who copies a thread from another saver gets the newest checkpoint first."""
-    with MemoryLogSaver("memory:") as saver:
+    with MemoryLogSaver(url) as saver:
         for number in range(99, 0, -1):
             saver.put(config("1"), checkpoint(f"{number:02}", number=number), {}, {"number": 1})
         for reader in (saver, MemoryLogSaver(saver.store)):
@@ -426,16 +426,16 @@ def test_encrypted_values_are_nowhere_in_clear(tmp_path: Path) -> None:
     assert not any(b"Timbuktu" in file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_a_saver_of_another_class_of_versions_can_be_continued() -> None:
-    with MemoryLogSaver("memory:") as saver:
+def test_a_saver_of_another_class_of_versions_can_be_continued(url: str) -> None:
+    with MemoryLogSaver(url) as saver:
         assert saver.get_next_version(None, None) == 1
         assert saver.get_next_version(1, None) == 2
         assert saver.get_next_version("00000009.0.5", None) == "00000010.0.5"
 
 
-def test_bad_arguments() -> None:
+def test_bad_arguments(url: str) -> None:
     with (
-        MemoryLogSaver("memory:") as saver,
+        MemoryLogSaver(url) as saver,
         pytest.raises(InvalidArgument, match="keep_latest or delete, got str 'all'"),
     ):
         saver.prune(["1"], strategy="all")

@@ -71,9 +71,9 @@ def test_earlier_values_stay_in_the_log_until_the_item_is_deleted(tmp_path: Path
         assert [item.value for item in MemoryLogStore(log).search(USER, filter={"city": "Rome"})] == [{"city": "Rome"}]
 
 
-def test_vectors_are_stored_so_that_no_text_is_embedded_twice() -> None:
+def test_vectors_are_stored_so_that_no_text_is_embedded_twice(url: str) -> None:
     first, second = Counting(), Counting()
-    with open_sync_store("memory:") as log:
+    with open_sync_store(url) as log:
         store = MemoryLogStore(log, index=first.index)
         for key, text in {"1": "aaa", "2": "bbb", "3": "ccc"}.items():
             store.put(USER, key, {"text": text, "other": "not embedded"})
@@ -86,8 +86,8 @@ def test_vectors_are_stored_so_that_no_text_is_embedded_twice() -> None:
         assert [hit.key for hit in asyncio.run(reopened.asearch(USER, query="cc", limit=1))] == ["3"]
 
 
-def test_without_embeddings_items_are_found_by_their_words() -> None:
-    with open_sync_store("memory:") as log:
+def test_without_embeddings_items_are_found_by_their_words(url: str) -> None:
+    with open_sync_store(url) as log:
         store = MemoryLogStore(log, index={"fields": ["text"]})
         store.put(USER, "1", {"text": "She moved to Lisbon with her two cats.", "kind": "fact"})
         store.put(USER, "2", {"text": "The invoice is due in March.", "kind": "fact"})
@@ -118,9 +118,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     return move
 
 
-def test_expired_items_are_left_out_and_then_erased(clock: Any) -> None:
+def test_expired_items_are_left_out_and_then_erased(url: str, clock: Any) -> None:
     ttl: TTLConfig = {"default_ttl": 5, "refresh_on_read": False}
-    with open_sync_store("memory:") as log:
+    with open_sync_store(url) as log:
         store = MemoryLogStore(log, ttl=ttl)
         store.put(USER, "short", {"text": "a"})
         store.put(USER, "long", {"text": "b"}, ttl=60)
@@ -138,8 +138,8 @@ def test_expired_items_are_left_out_and_then_erased(clock: Any) -> None:
         assert [item.key for item in MemoryLogStore(log).search(USER)] == ["lasting"]
 
 
-def test_a_read_begins_the_lifetime_again(clock: Any) -> None:
-    with MemoryLogStore("memory:", ttl={"default_ttl": 5}) as store:
+def test_a_read_begins_the_lifetime_again(url: str, clock: Any) -> None:
+    with MemoryLogStore(url, ttl={"default_ttl": 5}) as store:
         store.put(USER, "1", {"text": "a"})
         clock(4)
         assert store.get(USER, "1", refresh_ttl=False) is not None
@@ -152,9 +152,9 @@ def test_a_read_begins_the_lifetime_again(clock: Any) -> None:
         assert store.get(USER, "1") is None
 
 
-def test_namespaces_and_keys_are_hostile_and_never_meet() -> None:
+def test_namespaces_and_keys_are_hostile_and_never_meet(url: str) -> None:
     names = [("a/b",), ("a", "b"), ("a%2Fb",), ("x" * 600, "y"), ("x" * 600, "z"), ("@a",)]
-    with open_sync_store("memory:") as log:
+    with open_sync_store(url) as log:
         store = MemoryLogStore(log)
         for number, namespace in enumerate(names):
             store.put(namespace, "\x00/" * 400, {"number": number})
@@ -165,8 +165,8 @@ def test_namespaces_and_keys_are_hostile_and_never_meet() -> None:
         assert MemoryLogStore(log).list_namespaces() == sorted(names)
 
 
-def test_a_batch_reads_before_it_writes_and_the_last_write_wins() -> None:
-    with MemoryLogStore("memory:") as store:
+def test_a_batch_reads_before_it_writes_and_the_last_write_wins(url: str) -> None:
+    with MemoryLogStore(url) as store:
         store.put(USER, "1", {"n": 1})
         puts = [PutOp(USER, "1", {"n": 2}), PutOp(USER, "1", {"n": 3}), PutOp(USER, "2", None)]
         results: list[Any] = store.batch([*puts, GetOp(USER, "1"), SearchOp(("users",))])

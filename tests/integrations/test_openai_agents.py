@@ -22,8 +22,7 @@ from agent_memory_log.integrations.openai_agents import MemoryLogSession, memory
 from agent_memory_log.memory import Principal, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.transcript import build, validate
-from tests.integrations.session_programs import last_number_of
-from tests.processes import PATIENCE, ROOT
+from tests.processes import PATIENCE, ROOT, last_number_of
 from tests.transcript.transcripts_openai_responses import CASE
 
 Item = Any  # the SDK's union of items is too large for plain maps
@@ -54,9 +53,8 @@ def says(text: str) -> Item:
     return {"role": "user", "content": text}
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def session(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/runs.db"
+@pytest.fixture
+def session(url: str) -> Any:
     with MemoryLogSession("chat-1", url) as opened:
         yield opened
 

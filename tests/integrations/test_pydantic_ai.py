@@ -115,9 +115,8 @@ def answer(text: str) -> ModelResponse:
     return ModelResponse(parts=[TextPart(text)])
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[MemoryLogConversationStore]:
-    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/runs.db"
+@pytest.fixture
+def store(url: str) -> Generator[MemoryLogConversationStore]:
     with MemoryLogConversationStore(url) as opened:
         yield opened
 

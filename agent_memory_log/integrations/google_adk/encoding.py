@@ -12,15 +12,14 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from google.adk.events.event import Event as AdkEvent
-from msgspec.structs import replace
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
-from agent_memory_log.events.payloads import EventData, EventType, UnknownPayload
-from agent_memory_log.integrations.messages import json_text, parse_alone
+from agent_memory_log.events.payloads import EventData, UnknownPayload
+from agent_memory_log.integrations.messages import MESSAGE_TYPES, json_text, parse_alone, part_of, with_fields
 from agent_memory_log.integrations.names import joined_id
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript import build
@@ -38,11 +37,7 @@ _TEXT_TYPE = f"{OWN}.event_text"
 """The type of an event that no store accepts, for example a deeply nested one. Its data is ``{"json": TEXT}``."""
 
 EVENT_TYPES = (
-    EventType.USER_MESSAGE.value,
-    EventType.ASSISTANT_MESSAGE.value,
-    EventType.THINKING.value,
-    EventType.TOOL_CALL.value,
-    EventType.TOOL_RESULT.value,
+    *MESSAGE_TYPES,
     f"{_PROVIDER}.block",
     _EVENT_TYPE,
     _TEXT_TYPE,
@@ -89,13 +84,7 @@ def _payloads_of(fields: Mapping[str, Any]) -> Iterator[tuple[EventData, Mapping
     if first is None or isinstance(first, UnknownPayload):
         yield UnknownPayload(type=_EVENT_TYPE, data=own), {}
         return
-    beside: dict[str, JsonValue] = {"event": {key: value for key, value in own.items() if key != "content"}}
-    if len(typed) > 1:
-        beside["events"] = len(typed)
-    structured: dict[str, JsonValue] = {**(cast("Any", first).structured or {}), OWN: beside}
-    yield replace(cast("Any", first), structured=structured), typed[0].labels
-    for event in typed[1:]:
-        yield event.data, event.labels
+    yield from with_fields(typed, OWN, {"event": {key: value for key, value in own.items() if key != "content"}})
 
 
 def adk_events(agent: str, run: str, log: Sequence[Event]) -> list[AdkEvent]:
@@ -112,9 +101,7 @@ def adk_events(agent: str, run: str, log: Sequence[Event]) -> list[AdkEvent]:
         beside = map_in(map_in(getattr(data, "structured", None)).get(OWN))
         if not beside:
             continue
-        end = event.seq + cast("int", beside.get("events", 1))
-        parts = [part for part in log[index : index + end - event.seq] if part.seq < end]
-        content = build(Snapshot(agent, run, parts), _PROVIDER)[0]
+        content = build(Snapshot(agent, run, part_of(log, index, beside)), _PROVIDER)[0]
         fields = {**map_in(own_json(beside["event"])), "content": content}
         events.append(AdkEvent.model_validate_json(json_text(fields, "an event")))
     return events

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from google.adk.events.event import Event as AdkEvent
 from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
@@ -18,7 +16,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.integrations.google_adk.encoding import OWN, adk_events, events_of, fields_of, time_of
 from agent_memory_log.integrations.google_adk.state import SessionPlace
 from agent_memory_log.integrations.names import joined_id
-from agent_memory_log.integrations.opening import StoreOwner
+from agent_memory_log.integrations.opening import AsyncStoreOwner
 from agent_memory_log.integrations.threads import in_thread
 from agent_memory_log.memory import Extractor, Principal, RunMessage, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.records.reports import Hit
@@ -35,7 +33,7 @@ _MATCHES = {"words", "vectors", "shared_words"}
 """The parts of a score that come from the text itself, and not from the texts around it."""
 
 
-class MemoryLogMemoryService(BaseMemoryService):
+class MemoryLogMemoryService(AsyncStoreOwner, BaseMemoryService):
     """A memory service that finds messages of added sessions, and memories that were learned from them.
 
         store = open_sync_store("sqlite:///runs.db")
@@ -61,8 +59,7 @@ class MemoryLogMemoryService(BaseMemoryService):
     def __init__(
         self, store: str | SyncStore, *, extractor: Extractor | None = None, embedder: Embedder | None = None
     ) -> None:
-        self._owner = StoreOwner(store)
-        self.store = self._owner.store
+        super().__init__(store)
         self._client = SyncMemoryClient(self.store, extractor=extractor, embedder=embedder)
         self._learns = extractor is not None
 
@@ -87,18 +84,6 @@ class MemoryLogMemoryService(BaseMemoryService):
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """Return at most ten memories and messages that match a query, the best first."""
         return SearchMemoryResponse(memories=await in_thread(lambda: self._search(app_name, user_id, query)))
-
-    async def close(self) -> None:
-        """Close the store if it was opened here. Closing it again does nothing."""
-        await in_thread(self._owner.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        await self.close()
 
     def _memory(self, app: str, user: str) -> SyncMemory:
         return self._client.of(Principal(tenant=app, scopes={"user": user}))

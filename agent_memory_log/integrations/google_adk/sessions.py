@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from google.adk.errors import StaleSessionError
@@ -44,13 +43,10 @@ from agent_memory_log.integrations.google_adk.state import (
     shared_state,
 )
 from agent_memory_log.integrations.names import joined_id
-from agent_memory_log.integrations.opening import StoreOwner
+from agent_memory_log.integrations.opening import AsyncStoreOwner, runs_of
 from agent_memory_log.integrations.threads import in_thread
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import RunInfo, SyncStore
 from agent_memory_log.transcript.json_types import map_in
-
-_PAGE = 500
 
 
 class _Current(NamedTuple):
@@ -61,7 +57,7 @@ class _Current(NamedTuple):
     updated: datetime
 
 
-class MemoryLogSessionService(BaseSessionService):
+class MemoryLogSessionService(AsyncStoreOwner, BaseSessionService):
     """A session service that stores each session in a run.
 
         runner = Runner(app_name="shop", agent=agent, session_service=MemoryLogSessionService("sqlite:///runs.db"))
@@ -80,10 +76,6 @@ class MemoryLogSessionService(BaseSessionService):
     Raises:
         InvalidArgument: ``store`` is neither a URL nor an open store.
     """
-
-    def __init__(self, store: str | SyncStore) -> None:
-        self._owner = StoreOwner(store)
-        self.store = self._owner.store
 
     async def create_session(
         self,
@@ -147,18 +139,6 @@ class MemoryLogSessionService(BaseSessionService):
         await in_thread(lambda: self._append(session, event))
         return event
 
-    async def close(self) -> None:
-        """Close the store if it was opened here. Closing it again does nothing."""
-        await in_thread(self._owner.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        await self.close()
-
     def _create(self, place: SessionPlace, changes: Changes) -> Session:
         agent, run = place.run_id
         meta: dict[str, JsonValue] = {OWN: dict(place._asdict())}
@@ -185,7 +165,7 @@ class MemoryLogSessionService(BaseSessionService):
 
     def _list(self, app: str, user: str | None) -> Iterator[Session]:
         agent = None if user is None else SessionPlace(app, user, "").run_id[0]
-        for info in _runs(self.store, agent):
+        for info in runs_of(self.store, agent):
             ids = map_in(info.meta.get(OWN))
             if ids.get("app") == app and info.agent != OWN:
                 place = SessionPlace(app, str(ids["user"]), str(ids["session"]))
@@ -291,16 +271,6 @@ def _stale(session: Session) -> StaleSessionError:
     return StaleSessionError(
         f"Session {session.id} has been modified in storage since it was read. Get the session again."
     )
-
-
-def _runs(store: SyncStore, agent: str | None) -> Iterator[RunInfo]:
-    cursor: str | None = None
-    while True:
-        page = store.list_runs(agent, limit=_PAGE, cursor=cursor)
-        yield from page.runs
-        cursor = page.cursor
-        if cursor is None:
-            return
 
 
 def _state_in(newest: Snapshot) -> SessionState | None:

@@ -14,6 +14,7 @@ from agent_memory_log.errors import EventConflict
 from agent_memory_log.integrations.langgraph.encoding import MESSAGE, VALUE, Encoder
 from agent_memory_log.integrations.langgraph.payloads import Node, StateCheckpoint, StatePruning
 from agent_memory_log.integrations.langgraph.places import AGENT, Place, entries_of, entry_id, newest_first
+from agent_memory_log.integrations.opening import runs_of
 from agent_memory_log.store import RunHead, RunInfo
 
 _MOST_CACHED = 1024
@@ -77,14 +78,9 @@ class Threads:
         self._lock = threading.Lock()
 
     def runs(self, agent: str | None = None) -> Iterator[RunInfo]:
-        """Yield the runs of a thread's agent, or of all threads."""
-        cursor = None
-        while True:
-            page = self.store.list_runs(agent, limit=500, cursor=cursor)
-            yield from (run for run in page.runs if run.agent.startswith(f"{AGENT}/") and "checkpoint_ns" in run.meta)
-            cursor = page.cursor
-            if cursor is None:
-                return
+        """Return the runs of a thread's agent, or of all threads."""
+        runs = runs_of(self.store, agent)
+        return (run for run in runs if run.agent.startswith(f"{AGENT}/") and "checkpoint_ns" in run.meta)
 
     @contextmanager
     def cached(self, place: Place) -> Generator[RunCache]:

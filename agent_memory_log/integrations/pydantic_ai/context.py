@@ -10,11 +10,11 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, SystemPromptPart, U
 from agent_memory_log.events.context_payloads import injected_context
 from agent_memory_log.integrations.pydantic_ai.encoding import OWN
 from agent_memory_log.integrations.threads import in_thread
-from agent_memory_log.memory.sync import SyncMemory
+from agent_memory_log.memory.sync import SyncMemoryCalls
 
 
 def memory_context(
-    memory: SyncMemory, *, max_tokens: int = 1000
+    memory: SyncMemoryCalls, *, max_tokens: int = 1000
 ) -> Callable[[list[ModelMessage]], Awaitable[list[ModelMessage]]]:
     """Return a processor that adds the memories that fit the user's prompt, as a system prompt after it.
 

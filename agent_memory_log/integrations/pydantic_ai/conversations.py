@@ -23,9 +23,9 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventData
 from agent_memory_log.events.registry import register_payload
 from agent_memory_log.integrations.names import joined_id
-from agent_memory_log.integrations.opening import StoreOwner
+from agent_memory_log.integrations.opening import StoreOwner, runs_of
 from agent_memory_log.integrations.pydantic_ai.encoding import (
-    MESSAGE_TYPES,
+    CONVERSATION_TYPES,
     OWN,
     StoredMessage,
     events_of,
@@ -34,11 +34,10 @@ from agent_memory_log.integrations.pydantic_ai.encoding import (
 )
 from agent_memory_log.integrations.threads import in_thread
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import RunInfo, SyncStore
+from agent_memory_log.store import SyncStore
 from agent_memory_log.transcript.json_types import map_in
 
 _RECORD: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
-_PAGE = 500
 _MOST_PLACES = 10_000
 _EVENTS_A_MESSAGE = 4
 """The number of events that the first read of a window reads for each message."""
@@ -148,7 +147,9 @@ class MemoryLogConversationStore(StoreOwner, ConversationStore):
         self._places[key] = run
 
     def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        runs = [run for run in self._runs() if scope is None or map_in(run.meta.get(OWN)).get("scope") == scope]
+        runs = runs_of(self.store, self.agent)
+        if scope is not None:
+            runs = [run for run in runs if map_in(run.meta.get(OWN)).get("scope") == scope]
         runs.sort(key=lambda run: run.updated, reverse=True)
         records: list[ConversationRecord] = []
         for run in runs:
@@ -158,16 +159,6 @@ class MemoryLogConversationStore(StoreOwner, ConversationStore):
             if record is not None:
                 records.append(record)
         return records
-
-    def _runs(self) -> list[RunInfo]:
-        runs: list[RunInfo] = []
-        cursor: str | None = None
-        while True:
-            page = self.store.list_runs(self.agent, limit=_PAGE, cursor=cursor)
-            runs += page.runs
-            cursor = page.cursor
-            if cursor is None:
-                return runs
 
     def _write(
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
@@ -224,7 +215,7 @@ class MemoryLogConversationStore(StoreOwner, ConversationStore):
         run = self._run_of(head)
         last = None if limit is None else limit * _EVENTS_A_MESSAGE
         while True:
-            snapshot = self.store.load_run(self.agent, run, types=MESSAGE_TYPES, last=last)
+            snapshot = self.store.load_run(self.agent, run, types=CONVERSATION_TYPES, last=last)
             messages = stored_messages(snapshot.log)
             chain: list[StoredMessage] = []
             key: str | None = head
@@ -240,7 +231,8 @@ class MemoryLogConversationStore(StoreOwner, ConversationStore):
     def _run_of(self, key: str) -> str:
         """Return a run that holds a message. Without a hint, all conversations are looked at."""
         hint = self._places.get(key)
-        for run in (*([] if hint is None else [hint]), *(run.run for run in self._runs() if run.run != hint)):
+        runs = [run.run for run in runs_of(self.store, self.agent) if run.run != hint]
+        for run in runs if hint is None else [hint, *runs]:
             if self.store.find_events(self.agent, run, [key])[0] is not None:
                 self._remember(key, run)
                 return run

@@ -32,7 +32,7 @@ from agent_memory_log.events.payloads import (
     UnknownPayload,
     UserMessage,
 )
-from agent_memory_log.integrations.messages import json_text
+from agent_memory_log.integrations.messages import MESSAGE_TYPES, json_text, part_of
 from agent_memory_log.integrations.names import joined_id
 from agent_memory_log.transcript.json_types import map_in
 
@@ -45,13 +45,8 @@ _PART_TYPE = f"{OWN}.part"
 _TEXT_TYPE = f"{OWN}.message_text"
 """The type of a message that no store accepts, for example a deeply nested one. Its key ``json`` has the message."""
 
-MESSAGE_TYPES = (
-    EventType.USER_MESSAGE.value,
-    EventType.ASSISTANT_MESSAGE.value,
-    EventType.SYSTEM_MESSAGE.value,
-    EventType.THINKING.value,
-    EventType.TOOL_CALL.value,
-    EventType.TOOL_RESULT.value,
+CONVERSATION_TYPES = (
+    *MESSAGE_TYPES,
     EventType.INJECTED_CONTEXT.value,
     EventType.REDACTED.value,
     _PART_TYPE,
@@ -240,12 +235,11 @@ def stored_messages(log: Sequence[Event]) -> dict[str, StoredMessage]:
     for index, event in enumerate(log):
         data, beside = event.data, _beside(event)
         if "entry" in beside:
-            end = event.seq + cast("int", beside.get("events", 1))
-            events = [part for part in log[index : index + end - event.seq] if part.seq < end]
             parent = cast("str | None", beside["parent"])
             newest = event.event_id
-            messages[newest] = StoredMessage(newest, None if parent is None else joined_id(parent), events)
-        elif isinstance(data, Redacted) and data.original_type in MESSAGE_TYPES and "/" not in event.event_id:
+            parent_key = None if parent is None else joined_id(parent)
+            messages[newest] = StoredMessage(newest, parent_key, part_of(log, index, beside))
+        elif isinstance(data, Redacted) and data.original_type in CONVERSATION_TYPES and "/" not in event.event_id:
             # Which message came before is unknown. It is nearly always the one before it in the log.
             messages[event.event_id] = StoredMessage(event.event_id, newest, [])
             newest = event.event_id

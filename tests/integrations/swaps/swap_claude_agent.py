@@ -27,7 +27,7 @@ async def _in_loop(call: Callable[[], Any]) -> Any:
 
 
 if _SWAP == "loop":
-    claude_agent._in_thread = _in_loop
+    vars(claude_agent)["in_thread"] = _in_loop
 
 
 class InMemorySessionStore(MemoryLogSessionStore):

@@ -34,6 +34,18 @@ from agent_memory_log import (
 )
 from agent_memory_log.capabilities import BacksUp, BackupResult, CompactResult, Compacts
 from agent_memory_log.errors import InvalidEvent
+from agent_memory_log.memory import (
+    Hits,
+    Memory,
+    MemoryClient,
+    Outcome,
+    Principal,
+    Record,
+    ServesMemory,
+    SyncMemory,
+    SyncMemoryClient,
+)
+from agent_memory_log.memory.operations import ListRecords
 from agent_memory_log.snapshot import EventList
 from agent_memory_log.store import ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
@@ -127,6 +139,30 @@ def sync_stores() -> None:
         assert_type(store.expire_runs().runs, int)
         assert_type([head.first_seq for head in store.peek_runs(iter([("a", "r")])) if head is not None], list[int])
         assert_type(list(store.check()), list[Flaw])
+
+
+async def memory_clients() -> None:
+    async with MemoryClient(config={"mode": "embedded", "database_path": Path("memory.db")}) as client:
+        assert_type(client, MemoryClient)
+        assert_type(await client.remember(key="language", value="english", tags=["tag"]), Outcome)
+        assert_type(await client.search("language", top_k=3), Hits)
+        assert_type(await client.get(key="language"), Record | None)
+        assert_type(await client.execute(ListRecords()), tuple[Record, ...])
+        assert_type(client.of(Principal("acme", {"user": "42"})), Memory)
+    with SyncMemoryClient() as sync_client:
+        assert_type(sync_client, SyncMemoryClient)
+        assert_type(sync_client.context("language").text, str)
+        assert_type(sync_client.execute(ListRecords()), tuple[Record, ...])
+        assert_type(sync_client.of(Principal("acme", {"user": "42"})), SyncMemory)
+    await MemoryClient().aclose()
+    SyncMemoryClient().close()
+
+
+async def served_memory(store: Store, sync_store: SyncStore) -> None:
+    if isinstance(store, ServesMemory):
+        assert_type(await store.execute_memory(ListRecords(), None), tuple[Record, ...])
+    if isinstance(sync_store, ServesMemory):
+        assert_type(sync_store.execute_memory(ListRecords(), None), tuple[Record, ...])
 
 
 def protocols() -> None:

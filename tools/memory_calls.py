@@ -1,4 +1,4 @@
-"""Generates ``Memory`` from the table of operations: ``python -m tools.memory_calls``. ``--check`` only compares it.
+"""Generates ``MemoryCalls`` from the table: ``python -m tools.memory_calls``. ``--check`` only compares it.
 
 The program parses the table and does not import it, because the generated module may be out of date. It copies the
 types and defaults of a struct's fields as source text, so that an editor shows them as they are in the table.
@@ -12,31 +12,28 @@ import textwrap
 
 from tools.generated import ROOT, formatted, write_or_check
 
-SOURCE = ROOT / "agent_memory_log/memory/operations.py"
-METHODS = ROOT / "agent_memory_log/memory/methods.py"
-TARGET = ROOT / "agent_memory_log/memory/calls.py"
+_MEMORY = ROOT / "agent_memory_log/memory"
+SOURCES = {"table": _MEMORY / "operations.py", "tool_table": _MEMORY / "tool_operations.py"}
+"""The modules of the table, by the names under which the generated module imports them."""
 
-_HEAD = '''"""Made from ``operations.py`` by ``python -m tools.memory_calls``: the calls on one principal's memory."""
+METHODS = _MEMORY / "methods.py"
+TARGET = _MEMORY / "calls.py"
+
+_HEAD = '''"""Made from ``operations.py`` by ``python -m tools.memory_calls``: the calls on memory."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TypeVar
 
 {imports}
 from agent_memory_log.memory import operations as table
-from agent_memory_log.memory.stream.context import Context
-from agent_memory_log.memory.execution import execute
-from agent_memory_log.memory.records.arguments import Operation, several
-from agent_memory_log.memory.records.principals import Principal
-from agent_memory_log.steps import run_async
-from agent_memory_log.store import Store
-
-_Result = TypeVar("_Result")
+from agent_memory_log.memory import tool_operations as tool_table
+from agent_memory_log.memory.records.arguments import Operation, Result, several
 
 
-class Memory:
-    """The memory that one principal may reach.
+class MemoryCalls(ABC):
+    """The methods that ``Memory`` and ``MemoryClient`` share, one for each operation.
 
     Without a ``scope``, ``remember`` and the calls with a key use the principal's home scope. Without ``scopes``, the
     other calls use every scope that execution allows.
@@ -46,40 +43,33 @@ class Memory:
     principal's.
     """
 
-    def __init__(self, store: Store, context: Context) -> None:
-        """Use ``MemoryClient.of`` instead of this constructor."""
-        self._store = store
-        self._context = context
-
-    @property
-    def principal(self) -> Principal:
-        """The principal that this memory belongs to."""
-        return self._context.principal
-
-    async def execute(self, operation: Operation[_Result]) -> _Result:
+    @abstractmethod
+    async def execute(self, operation: Operation[Result]) -> Result:
         """Carry out an operation, as the method with its name does."""
-        return await run_async(execute(operation, self._context), self._store)
 '''
 
 
 def generated_module() -> str:
     """Return the text of the generated module."""
-    tree = ast.parse(SOURCE.read_text())
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    assigned = _assigned(tree.body)
+    trees = {alias: ast.parse(source.read_text()).body for alias, source in SOURCES.items()}
+    classes = {
+        node.name: (node, alias) for alias, body in trees.items() for node in body if isinstance(node, ast.ClassDef)
+    }
+    statements = [statement for body in trees.values() for statement in body]
+    assigned = _assigned(statements)
     table = ast.parse(METHODS.read_text())
     methods = next(
         node.value for node in table.body if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "METHODS"
     )
     assert isinstance(methods, ast.Dict)
     body = "".join(
-        _method(ast.literal_eval(name), classes[ast.unparse(cls)], assigned)
+        _method(ast.literal_eval(name), *classes[ast.unparse(cls)], assigned)
         for name, cls in zip(methods.keys, methods.values, strict=True)
         if name is not None
     )
     imports = "\n".join(
         ast.unparse(node)
-        for node in tree.body
+        for node in statements
         if isinstance(node, ast.ImportFrom) and node.module not in ("__future__", "collections.abc", "msgspec")
     )
     constants = [name for name in ("KINDS", "SWEEP_LIMIT") if name in body]
@@ -95,7 +85,7 @@ def _assigned(body: list[ast.stmt]) -> dict[str, ast.expr]:
     }
 
 
-def _method(name: str, node: ast.ClassDef, aliases: dict[str, ast.expr]) -> str:
+def _method(name: str, node: ast.ClassDef, module: str, aliases: dict[str, ast.expr]) -> str:
     base = node.bases[0]
     assert isinstance(base, ast.Subscript)
     parameters = ["self"]
@@ -126,7 +116,7 @@ def _method(name: str, node: ast.ClassDef, aliases: dict[str, ast.expr]) -> str:
     paragraphs.extend(part for part in parts if part.startswith("Raises:"))
     doc = "\n\n".join(paragraphs)
     doc = textwrap.indent(f'"""{doc}' + ('\n"""' if "\n" in doc else '"""'), " " * 8)
-    call = f"table.{node.name}({', '.join(arguments)})"
+    call = f"{module}.{node.name}({', '.join(arguments)})"
     result = ast.unparse(base.slice)
     run = f"await self.execute({call})" if result == "None" else f"return await self.execute({call})"
     return f"\n    async def {name}({', '.join(parameters)}) -> {result}:\n{doc}\n        {run}\n"

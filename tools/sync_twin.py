@@ -15,11 +15,13 @@ from tools.generated import ROOT, formatted, write_or_check
 
 _MEMORY = ROOT / "agent_memory_log/memory"
 _MONGO = ROOT / "backends/agent_memory_log_mongo"
+_CLIENT = ROOT / "agent_memory_log/service/client"
 TWINS = {
-    _MEMORY / "sync.py": (_MEMORY / "client.py", _MEMORY / "calls.py"),
+    _MEMORY / "sync.py": (_MEMORY / "calls.py", _MEMORY / "client.py"),
     _MONGO / "sync.py": (_MONGO / "store.py",),
+    _CLIENT / "sync.py": (_CLIENT / "connection.py", _CLIENT / "store.py"),
 }
-"""Each generated file with its sources. A source comes before the sources that it uses."""
+"""Each generated file with its sources. A source comes after the sources that it uses."""
 
 _DOCSTRING = '''"""Made from {sources} by ``python -m tools.sync_twin``: without ``await``, on a ``SyncStore``.
 
@@ -27,18 +29,26 @@ Any number of threads may use it.
 """
 '''
 _CHANGES = (
-    (r"async def ", "def "),
-    (r"await (?=self\.|store\.|run_async)", ""),
+    (r"async (?=def |for |with )", ""),
+    (r"await (?=self\.|store\.|run_async|open_store|anext)", ""),
+    (r"__a(enter|exit)__", r"__\1__"),
+    (r"\basyncio\b", "threading"),
     (r"\brun_async\b", "run_sync"),
-    (r"\bMemoryClient\b", "SyncMemoryClient"),
+    (r"\b(Memory(?:Client|Calls)|LazyStore)\b", r"Sync\1"),
     (r"await me\.", "me."),
     (r"\bMemory\b(?=[:(`]|$)", "SyncMemory"),
     (r"\bStore\b(?!\.)", "SyncStore"),
     (r"\bAsyncGenerator\b", "Generator"),
     (r"\bMongoStore\b", "SyncMongoStore"),
     (r"\btask_handle\b", "thread_handle"),
-    (r"\baclose\b", "close"),
-    (r"``open_store``", "``open_sync_store``"),
+    (r"\bopen_store\b", "open_sync_store"),
+    (r"\bRemoteStore\b", "SyncRemoteStore"),
+    (r"\bAsyncHandle\b", "SyncHandle"),
+    (r"\bAsyncClient\b", "Client"),
+    (r"^ *self\._check_loop\(\)\n", ""),
+    (r"\basynccontextmanager\b", "contextmanager"),
+    (r"\bwait_async\b", "wait"),
+    (r"\ba(?=(?:close|closing|iter_raw|next)\b)", ""),
     (r" A cancelled call may or may not have stored its events: append them again\.", ""),
 )
 

@@ -5,12 +5,14 @@
     await me.remember(key="language", value="english")
     await me.derive("support-agent", "run-42")
 
+``MemoryClient()`` opens the store of its configuration, a file or a server, and has the methods of memory itself.
 ``SyncMemoryClient`` has the same methods without ``await``. Every memory names its source. ``forget`` erases a memory
 from the store.
 """
 
-from agent_memory_log.memory.calls import Memory
-from agent_memory_log.memory.client import MemoryClient
+from agent_memory_log.memory.calls import MemoryCalls
+from agent_memory_log.memory.client import Memory, MemoryClient
+from agent_memory_log.memory.configuration import ClientSettings
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, RecordData, UnknownKind, register_kind
 from agent_memory_log.memory.records.messages import RunMessage
@@ -26,6 +28,7 @@ from agent_memory_log.memory.records.protocols import (
     Redactor,
     Refusal,
     RunSlice,
+    ServesMemory,
     Violation,
 )
 from agent_memory_log.memory.records.record import Evidence, Link, Record, Source
@@ -44,11 +47,12 @@ from agent_memory_log.memory.records.reports import (
     Version,
     WriteReport,
 )
-from agent_memory_log.memory.sync import SyncMemory, SyncMemoryClient
+from agent_memory_log.memory.sync import SyncMemory, SyncMemoryCalls, SyncMemoryClient
 
 __all__ = [
     "Candidate",
     "CleanupReport",
+    "ClientSettings",
     "DeriveReport",
     "Episode",
     "Evidence",
@@ -63,6 +67,7 @@ __all__ = [
     "Link",
     "LinkReport",
     "Memory",
+    "MemoryCalls",
     "MemoryClient",
     "MemoryContext",
     "Merger",
@@ -79,10 +84,12 @@ __all__ = [
     "Refusal",
     "RunMessage",
     "RunSlice",
+    "ServesMemory",
     "Source",
     "Stats",
     "SubjectId",
     "SyncMemory",
+    "SyncMemoryCalls",
     "SyncMemoryClient",
     "UnknownKind",
     "Version",

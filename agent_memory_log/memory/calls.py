@@ -1,18 +1,18 @@
-"""Made from ``operations.py`` by ``python -m tools.memory_calls``: the calls on one principal's memory."""
+"""Made from ``operations.py`` by ``python -m tools.memory_calls``: the calls on memory."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TypeVar
 
 from agent_memory_log.memory import operations as table
-from agent_memory_log.memory.execution import execute
+from agent_memory_log.memory import tool_operations as tool_table
 from agent_memory_log.memory.operations import KINDS, SWEEP_LIMIT
-from agent_memory_log.memory.records.arguments import Operation, several
+from agent_memory_log.memory.records.arguments import Operation, Result, several
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Preference, RecordData
-from agent_memory_log.memory.records.principals import Principal
+from agent_memory_log.memory.records.messages import Turn
 from agent_memory_log.memory.records.protocols import Extractor, Origin
 from agent_memory_log.memory.records.record import (
     DEFAULT_CONFIDENCE,
@@ -38,15 +38,10 @@ from agent_memory_log.memory.records.reports import (
     Version,
     WriteReport,
 )
-from agent_memory_log.memory.stream.context import Context
-from agent_memory_log.steps import run_async
-from agent_memory_log.store import Store
-
-_Result = TypeVar("_Result")
 
 
-class Memory:
-    """The memory that one principal may reach.
+class MemoryCalls(ABC):
+    """The methods that ``Memory`` and ``MemoryClient`` share, one for each operation.
 
     Without a ``scope``, ``remember`` and the calls with a key use the principal's home scope. Without ``scopes``, the
     other calls use every scope that execution allows.
@@ -56,19 +51,9 @@ class Memory:
     principal's.
     """
 
-    def __init__(self, store: Store, context: Context) -> None:
-        """Use ``MemoryClient.of`` instead of this constructor."""
-        self._store = store
-        self._context = context
-
-    @property
-    def principal(self) -> Principal:
-        """The principal that this memory belongs to."""
-        return self._context.principal
-
-    async def execute(self, operation: Operation[_Result]) -> _Result:
+    @abstractmethod
+    async def execute(self, operation: Operation[Result]) -> Result:
         """Carry out an operation, as the method with its name does."""
-        return await run_async(execute(operation, self._context), self._store)
 
     async def remember(
         self,
@@ -241,6 +226,34 @@ class Memory:
                 links=None if links is None else several(links, "links"),
             )
         )
+
+    async def delete(self, id: str) -> Outcome:
+        """Archive an active record, so that no search and no context has it. ``restore`` brings it back.
+
+        The record stays in the store. To erase it for good, use ``forget``. A later statement creates a new record.
+
+        Args:
+            id: The id of the record.
+
+        Raises:
+            InvalidArgument: There is no record with this id.
+        """
+        return await self.execute(tool_table.Delete(id))
+
+    async def restore(self, id: str) -> Outcome:
+        """Write an archived record again. The new record has an id of its own, and a link ``restores`` to the old one.
+
+        The new record passes the same checks as every memory. If its key has a newer value, that value stays, and
+        the outcome's action is ``outdated``.
+
+        Args:
+            id: The id of the archived record.
+
+        Raises:
+            InvalidArgument: There is no record with this id, or it was superseded or has expired.
+            MemoryStopped: The policy refuses the memory. The error has the reason.
+        """
+        return await self.execute(tool_table.Restore(id))
 
     async def forget(
         self,
@@ -436,6 +449,23 @@ class Memory:
             id: The id of the record.
         """
         return await self.execute(table.Explain(id))
+
+    async def ingest(self, turns: Iterable[Turn], source_id: str, *, first_turn: int = 0) -> DeriveReport:
+        """Store the turns of a conversation as a run, and learn from them.
+
+        The run belongs to the principal, and ``source_id`` names it. A turn that is stored already is not stored
+        again, so the same call can be repeated, and a later call can pass the whole conversation with new turns at
+        its end.
+
+        Args:
+            turns: The turns, in the order in which they were said.
+            source_id: The name of the conversation, the same in each call about it.
+            first_turn: The place of the first of these turns in the conversation, from 0.
+
+        Raises:
+            InvalidArgument: A turn differs from the turn that is stored at its place, or there is no extractor.
+        """
+        return await self.execute(tool_table.Ingest(several(turns, "turns"), source_id, first_turn=first_turn))
 
     async def derive(self, agent: str, run: str, *, extractor: Extractor | None = None) -> DeriveReport:
         """Learn from the events of a run that no earlier call has read. Repeated calls store no memory twice.

@@ -31,6 +31,7 @@ from agent_memory_log.memory.operations import (
     Write,
 )
 from agent_memory_log.memory.records.arguments import Operation
+from agent_memory_log.memory.tool_operations import Delete, Ingest, Restore
 
 METHODS: Mapping[str, type[Operation[Any]]] = {
     "remember": Remember,
@@ -39,6 +40,8 @@ METHODS: Mapping[str, type[Operation[Any]]] = {
     "get": Get,
     "list": ListRecords,
     "update": Update,
+    "delete": Delete,
+    "restore": Restore,
     "forget": Forget,
     "forget_all": ForgetAll,
     "search": Search,
@@ -48,6 +51,7 @@ METHODS: Mapping[str, type[Operation[Any]]] = {
     "history": History,
     "as_of": AsOf,
     "explain": Explain,
+    "ingest": Ingest,
     "derive": Derive,
     "rederive": Rederive,
     "rebuild": Rebuild,

@@ -1,25 +1,32 @@
-"""Made from ``client.py`` and ``calls.py`` by ``python -m tools.sync_twin``: without ``await``, on a ``SyncStore``.
+"""Made from ``calls.py`` and ``client.py`` by ``python -m tools.sync_twin``: without ``await``, on a ``SyncStore``.
 
 Any number of threads may use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from agent_memory_log.capabilities import KeepsIndexes
-from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.errors import InvalidArgument, StoreClosed
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory import operations as table
+from agent_memory_log.memory import tool_operations as tool_table
+from agent_memory_log.memory.configuration import ClientSettings, read_settings
 from agent_memory_log.memory.execution import execute
 from agent_memory_log.memory.operations import KINDS, SWEEP_LIMIT
 from agent_memory_log.memory.policy.rules import check_limit
 from agent_memory_log.memory.policy.secrets import stop_secrets
-from agent_memory_log.memory.records.arguments import Operation, several
+from agent_memory_log.memory.records.arguments import Operation, Result, several
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Preference, RecordData
+from agent_memory_log.memory.records.messages import Turn
 from agent_memory_log.memory.records.principals import Principal, SubjectId
 from agent_memory_log.memory.records.protocols import (
     Clock,
@@ -31,6 +38,7 @@ from agent_memory_log.memory.records.protocols import (
     Origin,
     Policy,
     Redactor,
+    ServesMemory,
     utc_now,
 )
 from agent_memory_log.memory.records.record import (
@@ -57,96 +65,15 @@ from agent_memory_log.memory.records.reports import (
     Version,
     WriteReport,
 )
-from agent_memory_log.memory.stream.context import INDEX_BYTES, Context, Hooks, WarmIndexes, WarmSubjects
+from agent_memory_log.memory.stream.context import INDEX_BYTES, Context, Hooks, Served, WarmIndexes, WarmSubjects
 from agent_memory_log.memory.stream.subjects import list_subjects
 from agent_memory_log.models.tokens import CountTokens
 from agent_memory_log.steps import run_sync
 from agent_memory_log.store import SyncStore
 
-if TYPE_CHECKING:
-    from agent_memory_log.recall import Embedder  # needs the extra ``recall``
 
-
-class SyncMemoryClient:
-    """Opens memory in a store. Any number of clients may use the same store.
-
-    A client caches the state of the subjects that it used recently.
-
-        memory = SyncMemoryClient(store)
-        me = memory.of(Principal(tenant="acme", scopes={"user": "42"}))
-        me.remember(key="language", value="english")
-
-    Args:
-        store: The store that holds the runs and the memory.
-        policy: Decides which memories an application may write. Default: all.
-        execution: Decides which memories and scopes are allowed now. Default: all.
-        redactor: Checks every candidate first. Default: refuse keys, tokens, card numbers and other secrets.
-        extractor: The extractor for ``derive`` calls without an extractor.
-        max_keyed: The largest number of preferences and facts of one subject. None: no limit. Default: 1000.
-        clock: Returns the current time, timezone-aware. Records expire by it. Default: the machine's clock.
-        embedder: Lets search find texts that share no word with a query. It embeds each text once, at the first search
-            that needs it. The vectors are stored next to the memories. If it fails, search compares words only.
-        count_tokens: Counts the tokens of a text for ``context``. Default: ``tiktoken`` if it is installed, otherwise
-            an estimate that is rather too high.
-        index_bytes: The approximate memory for the search indexes of all subjects, in bytes. Default: 512 MiB.
-        merger: Chooses a value when a new preference or fact would replace another value. Without a merger, the new
-            value replaces the old one. ``update`` does not use it. If the merger returns None or fails, the new value
-            is stored with the tag ``uncertain`` and the outcome has the reason.
-    """
-
-    def __init__(
-        self,
-        store: SyncStore,
-        *,
-        policy: Policy | None = None,
-        execution: Execution | None = None,
-        redactor: Redactor = stop_secrets,
-        extractor: Extractor | None = None,
-        max_keyed: int | None = 1_000,
-        clock: Clock = utc_now,
-        embedder: Embedder | None = None,
-        count_tokens: CountTokens | None = None,
-        index_bytes: int = INDEX_BYTES,
-        merger: Merger | None = None,
-    ) -> None:
-        """Create a client without reading the store. Raises ``InvalidArgument`` if a limit is below 1."""
-        if max_keyed is not None and (type(max_keyed) is not int or max_keyed < 1):
-            raise InvalidArgument(f"max_keyed must be an integer from 1, or None, got {describe(max_keyed)}")
-        check_limit(index_bytes, "index_bytes")
-        self._store = store
-        self._hooks = Hooks(
-            policy or OpenPolicy(),
-            execution or OpenExecution(),
-            redactor,
-            extractor,
-            max_keyed,
-            clock,
-            embedder,
-            count_tokens,
-            merger,
-        )
-        self._warm = WarmSubjects()
-        self._indexes = WarmIndexes(index_bytes, store.index_folder if isinstance(store, KeepsIndexes) else None)
-
-    def of(self, principal: Principal) -> SyncMemory:
-        """Return the memory that a principal may reach. Raises ``InvalidArgument`` if it is not a ``Principal``."""
-        if not isinstance(principal, Principal):
-            raise InvalidArgument(f"expected a Principal, got {describe(principal)}")
-        return SyncMemory(self._store, Context(principal, self._hooks, self._warm, self._indexes))
-
-    def subjects(self, tenant: str | None = None) -> tuple[SubjectId, ...]:
-        """Return the subjects that have memory in the store, sorted. This call is for operators.
-
-        ``tenant`` limits the result to one tenant. Default: all tenants.
-        """
-        return run_sync(list_subjects(tenant), self._store)
-
-
-_Result = TypeVar("_Result")
-
-
-class SyncMemory:
-    """The memory that one principal may reach.
+class SyncMemoryCalls(ABC):
+    """The methods that ``SyncMemory`` and ``SyncMemoryClient`` share, one for each operation.
 
     Without a ``scope``, ``remember`` and the calls with a key use the principal's home scope. Without ``scopes``, the
     other calls use every scope that execution allows.
@@ -156,19 +83,9 @@ class SyncMemory:
     principal's.
     """
 
-    def __init__(self, store: SyncStore, context: Context) -> None:
-        """Use ``SyncMemoryClient.of`` instead of this constructor."""
-        self._store = store
-        self._context = context
-
-    @property
-    def principal(self) -> Principal:
-        """The principal that this memory belongs to."""
-        return self._context.principal
-
-    def execute(self, operation: Operation[_Result]) -> _Result:
+    @abstractmethod
+    def execute(self, operation: Operation[Result]) -> Result:
         """Carry out an operation, as the method with its name does."""
-        return run_sync(execute(operation, self._context), self._store)
 
     def remember(
         self,
@@ -339,6 +256,34 @@ class SyncMemory:
                 links=None if links is None else several(links, "links"),
             )
         )
+
+    def delete(self, id: str) -> Outcome:
+        """Archive an active record, so that no search and no context has it. ``restore`` brings it back.
+
+        The record stays in the store. To erase it for good, use ``forget``. A later statement creates a new record.
+
+        Args:
+            id: The id of the record.
+
+        Raises:
+            InvalidArgument: There is no record with this id.
+        """
+        return self.execute(tool_table.Delete(id))
+
+    def restore(self, id: str) -> Outcome:
+        """Write an archived record again. The new record has an id of its own, and a link ``restores`` to the old one.
+
+        The new record passes the same checks as every memory. If its key has a newer value, that value stays, and
+        the outcome's action is ``outdated``.
+
+        Args:
+            id: The id of the archived record.
+
+        Raises:
+            InvalidArgument: There is no record with this id, or it was superseded or has expired.
+            MemoryStopped: The policy refuses the memory. The error has the reason.
+        """
+        return self.execute(tool_table.Restore(id))
 
     def forget(
         self,
@@ -533,6 +478,23 @@ class SyncMemory:
         """
         return self.execute(table.Explain(id))
 
+    def ingest(self, turns: Iterable[Turn], source_id: str, *, first_turn: int = 0) -> DeriveReport:
+        """SyncStore the turns of a conversation as a run, and learn from them.
+
+        The run belongs to the principal, and ``source_id`` names it. A turn that is stored already is not stored
+        again, so the same call can be repeated, and a later call can pass the whole conversation with new turns at
+        its end.
+
+        Args:
+            turns: The turns, in the order in which they were said.
+            source_id: The name of the conversation, the same in each call about it.
+            first_turn: The place of the first of these turns in the conversation, from 0.
+
+        Raises:
+            InvalidArgument: A turn differs from the turn that is stored at its place, or there is no extractor.
+        """
+        return self.execute(tool_table.Ingest(several(turns, "turns"), source_id, first_turn=first_turn))
+
     def derive(self, agent: str, run: str, *, extractor: Extractor | None = None) -> DeriveReport:
         """Learn from the events of a run that no earlier call has read. Repeated calls store no memory twice.
 
@@ -595,3 +557,215 @@ class SyncMemory:
             DecodeError: A line is not valid. The message names the line.
         """
         return self.execute(table.ImportJsonl(data))
+
+
+if TYPE_CHECKING:
+    from agent_memory_log.recall import Embedder  # needs the extra ``recall``
+
+
+_DEFAULT_HOOKS = Hooks(OpenPolicy(), OpenExecution(), stop_secrets, None, 1_000, utc_now)
+
+
+class SyncLazyStore:
+    """The store of a client: an open one that was passed in, or one that is opened at the first call."""
+
+    def __init__(self, source: SyncStore | ClientSettings, indexes: WarmIndexes) -> None:
+        self._source = source
+        self._indexes = indexes
+        self._opened: SyncStore | None = None
+        self._is_closed = False
+        self._locks: dict[int, threading.Lock] = {}
+        if not isinstance(source, ClientSettings):
+            self._use_indexes(source)
+
+    def _use_indexes(self, store: SyncStore) -> None:
+        self._indexes.folder = store.index_folder if isinstance(store, KeepsIndexes) else None
+
+    def _lock(self) -> threading.Lock:
+        # A fork may copy a lock that another thread holds, so each process has its own.
+        return self._locks.setdefault(os.getpid(), threading.Lock())
+
+    def get(self) -> SyncStore:
+        """Return the open store. Raises the errors of ``open_sync_store``, and ``StoreClosed`` after ``close``."""
+        if not isinstance(self._source, ClientSettings):
+            return self._source
+        if self._opened is None:
+            from agent_memory_log.opening import open_sync_store  # noqa: PLC0415  # only this client needs it
+
+            with self._lock():
+                if self._is_closed:
+                    raise StoreClosed("this memory client is closed: make a new one")
+                if self._opened is None:
+                    store = open_sync_store(self._source.store_url())
+                    self._use_indexes(store)
+                    self._opened = store
+        return self._opened
+
+    def close(self) -> None:
+        """Close the store if it was opened here. A client whose store was never opened cannot open it any more."""
+        with self._lock():
+            self._is_closed = True
+            if self._opened is not None:
+                self._opened.close()
+
+
+class SyncMemory(SyncMemoryCalls):
+    """The memory that one principal may reach.
+
+    Without a ``scope``, ``remember`` and the calls with a key use the principal's home scope. Without ``scopes``, the
+    other calls use every scope that execution allows.
+
+    Every call raises the errors of the store, and ``InvalidArgument`` with the name of an invalid argument. A call that
+    reads raises ``MemoryStopped`` with the reason ``scope_denied:<scope>`` if the scope is denied or not the
+    principal's.
+    """
+
+    def __init__(self, store: SyncLazyStore, principal: Principal, context: Context | Served) -> None:
+        """Use ``SyncMemoryClient.of`` instead of this constructor."""
+        self._store = store
+        self._principal = principal
+        self._context = context
+
+    @property
+    def principal(self) -> Principal:
+        """The principal that this memory belongs to."""
+        return self._principal
+
+    def execute(self, operation: Operation[Result]) -> Result:
+        """Carry out an operation, as the method with its name does."""
+        return run_sync(execute(operation, self._context), self._store.get())
+
+
+class SyncMemoryClient(SyncMemoryCalls):
+    """Opens memory in a store. Any number of clients may use the same store.
+
+    Without a store, the client opens one at its first call: a file in the user's data folder, or the file or server
+    that ``config`` or environment variables name. It also has the methods of ``SyncMemory``, for the tenant and user of
+    its configuration. ``close`` closes the store.
+
+        with SyncMemoryClient() as me:
+            me.remember(key="language", value="english")
+
+    With a store, the client has no principal, so that a server cannot mix up its users. The caller closes the store.
+
+        memory = SyncMemoryClient(store)
+        me = memory.of(Principal(tenant="acme", scopes={"user": "42"}))
+        me.remember(key="language", value="english")
+
+    A client caches the state of the subjects that it used recently. If the store is on a server, which carries out the
+    operations, the arguments after ``config`` are configured there.
+
+    Args:
+        store: The store that holds the runs and the memory. Default: the store of ``config``.
+        config: Keys and values of ``ClientSettings``, such as ``{"mode": "remote", "base_url": "https://…"}``. Missing
+            keys come from environment variables, such as ``AMLOG_MODE`` and ``AMLOG_BASE_URL``.
+        policy: Decides which memories an application may write. Default: all.
+        execution: Decides which memories and scopes are allowed now. Default: all.
+        redactor: Checks every candidate first. Default: refuse keys, tokens, card numbers and other secrets.
+        extractor: The extractor for ``derive`` calls without an extractor.
+        max_keyed: The largest number of preferences and facts of one subject. None: no limit. Default: 1000.
+        clock: Returns the current time, timezone-aware. Records expire by it. Default: the machine's clock.
+        embedder: Lets search find texts that share no word with a query. It embeds each text once, at the first search
+            that needs it. The vectors are stored next to the memories. If it fails, search compares words only.
+        count_tokens: Counts the tokens of a text for ``context``. Default: ``tiktoken`` if it is installed, otherwise
+            an estimate that is rather too high.
+        index_bytes: The approximate memory for the search indexes of all subjects, in bytes. Default: 512 MiB.
+        merger: Chooses a value when a new preference or fact would replace another value. Without a merger, the new
+            value replaces the old one. ``update`` does not use it. If the merger returns None or fails, the new value
+            is stored with the tag ``uncertain`` and the outcome has the reason.
+    """
+
+    def __init__(
+        self,
+        store: SyncStore | None = None,
+        *,
+        config: Mapping[str, object] | None = None,
+        policy: Policy | None = None,
+        execution: Execution | None = None,
+        redactor: Redactor = stop_secrets,
+        extractor: Extractor | None = None,
+        max_keyed: int | None = 1_000,
+        clock: Clock = utc_now,
+        embedder: Embedder | None = None,
+        count_tokens: CountTokens | None = None,
+        index_bytes: int = INDEX_BYTES,
+        merger: Merger | None = None,
+    ) -> None:
+        """Create a client without reading the store or a file.
+
+        Raises:
+            InvalidArgument: A limit is below 1, the configuration is invalid, or an argument has to be configured on
+                the server. The message names the argument, key or environment variable.
+        """
+        if max_keyed is not None and (type(max_keyed) is not int or max_keyed < 1):
+            raise InvalidArgument(f"max_keyed must be an integer from 1, or None, got {describe(max_keyed)}")
+        check_limit(index_bytes, "index_bytes")
+        if store is not None and config is not None:
+            raise InvalidArgument("config is only for a client without a store, which opens the store itself")
+        self._hooks = Hooks(
+            policy or _DEFAULT_HOOKS.policy,
+            execution or _DEFAULT_HOOKS.execution,
+            redactor,
+            extractor,
+            max_keyed,
+            clock,
+            embedder,
+            count_tokens,
+            merger,
+            index_bytes,
+        )
+        self._warm = WarmSubjects()
+        self._indexes = WarmIndexes(index_bytes)
+        self._own_context: Context | Served | None = None
+        if store is None:
+            settings = read_settings(config)
+            self._is_served = settings.mode == "remote"
+            self._own_context = self._context_of(settings.principal)
+            self._store = SyncLazyStore(settings, self._indexes)
+        else:
+            self._is_served = isinstance(store, ServesMemory)
+            self._store = SyncLazyStore(store, self._indexes)
+        if self._is_served:
+            self._hooks.check_unchanged(_DEFAULT_HOOKS)
+
+    def _context_of(self, principal: Principal | None) -> Context | Served:
+        if self._is_served or principal is None:
+            return Served(principal)
+        return Context(principal, self._hooks, self._warm, self._indexes)
+
+    def of(self, principal: Principal) -> SyncMemory:
+        """Return the memory that a principal may reach. Raises ``InvalidArgument`` if it is not a ``Principal``.
+
+        On a server, the calls of this memory raise ``AccessDenied`` if the token does not reach the principal.
+        """
+        if not isinstance(principal, Principal):
+            raise InvalidArgument(f"expected a Principal, got {describe(principal)}")
+        return SyncMemory(self._store, principal, self._context_of(principal))
+
+    def execute(self, operation: Operation[Result]) -> Result:
+        """Carry out an operation for the client's principal, as the method with its name does.
+
+        Raises ``InvalidArgument`` if a store was passed to the client, because it has no principal of its own then.
+        """
+        if self._own_context is None:
+            raise InvalidArgument("a client with a passed store has no principal: call .of(principal) first")
+        return run_sync(execute(operation, self._own_context), self._store.get())
+
+    def subjects(self, tenant: str | None = None) -> tuple[SubjectId, ...]:
+        """Return the subjects that have memory in the store, sorted. This call is for operators.
+
+        ``tenant`` limits the result to one tenant. Default: all tenants.
+        """
+        return run_sync(list_subjects(tenant), self._store.get())
+
+    def close(self) -> None:
+        """Close the store that this client opened. A store that was passed to it stays open."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()

@@ -666,14 +666,14 @@ def test_warm_client_reads_only_new_events(open_memory_store: OpenStore) -> None
         me.remember(key=str(number), value="v")
     store = open_memory_store()
     read_counts: list[int] = []
-    raw = me._store.load_run
+    raw = me._store.get().load_run
 
     def load_run(agent: str, run: str, **options: Any) -> Any:
         snapshot = raw(agent, run, **options)
         read_counts.append(len(snapshot.log))
         return snapshot
 
-    me._store.load_run = load_run  # type: ignore[method-assign]  # counts the events read
+    me._store.get().load_run = load_run  # type: ignore[method-assign]  # counts the events read
     try:
         me.get(key="3")
         me.list(scopes=["user"])
@@ -683,7 +683,7 @@ def test_warm_client_reads_only_new_events(open_memory_store: OpenStore) -> None
         assert len(me.list(scopes=["user"])) == 21
         assert read_counts == [1]
     finally:
-        me._store.load_run = raw  # type: ignore[method-assign]  # restores the method
+        me._store.get().load_run = raw  # type: ignore[method-assign]  # restores the method
 
 
 def test_threads_can_share_a_client(open_memory_store: OpenStore) -> None:

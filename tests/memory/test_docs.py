@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from agent_memory_log.memory import ClientSettings
 from tests.amlog import environment
 from tests.processes import PATIENCE, ROOT
 
@@ -28,15 +29,22 @@ def test_programs_and_commands_run(tmp_path: Path) -> None:
     programs = commands = 0
     for language, block in BLOCKS:
         if language == "python":
-            _run([sys.executable, "-c", block], tmp_path, PYTHONWARNINGS="error")
+            own = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}  # for the client without a store
+            _run([sys.executable, "-c", block], tmp_path, PYTHONWARNINGS="error", **own)
             programs += 1
         for line in block.splitlines() if language == "console" else ():
             if line.startswith("$ amlog "):
                 command = line.removeprefix("$ ").split()
                 assert _run(command, tmp_path, PATH=path, AMLOG_STORE="sqlite:///runs.db"), line
                 commands += 1
-    assert programs == 8
+    assert programs == 9
     assert commands == 8
+
+
+def test_every_key_of_the_configuration_is_described() -> None:
+    for key in ClientSettings.__struct_fields__:
+        assert f"`{key}`" in PAGE
+        assert f"`AMLOG_{key.upper()}`" in PAGE
 
 
 def test_links_lead_somewhere() -> None:

@@ -53,7 +53,7 @@ ERASING = pytest.mark.parametrize("erase", [redact, delete])
 
 def say(memory: SyncMemory, run: str, text: str) -> int:
     """Append a statement to a run of this memory, derive from it, and return its seq."""
-    seq = memory._store.append_events(AGENT, run, new_event(UserMessage(text))).version
+    seq = memory._store.get().append_events(AGENT, run, new_event(UserMessage(text))).version
     memory.derive(AGENT, run)
     return seq
 
@@ -171,7 +171,7 @@ def test_a_restatement_by_a_client_that_missed_the_erasure_supports_it(
     assert me.list() == ()
     # This client read the journal before the erasure, and then wrote.
     late = other_client(open_memory_store, me)
-    late._store = without_journal(late._store)
+    late._store._source = without_journal(late._store.get())
     say(late, f"{run} b", "name=Kim")
     assert [record.value for record in me.list()] == ["Kim"]
 
@@ -354,7 +354,7 @@ def test_an_unchanged_journal_costs_a_call_one_look_up(open_memory_store: OpenSt
             return call
 
     watched: Any = Watched()
-    me._store = watched
+    me._store._source = watched
     assert len(me.list()) == 5
     assert calls == [("load_run", None), ("erasures", ())]
 

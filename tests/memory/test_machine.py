@@ -27,6 +27,7 @@ from agent_memory_log.memory.records.kinds import fold_key
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Status
 from agent_memory_log.memory.stream import snapshots
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.subjects import folded
 from agent_memory_log.steps import run_sync
 from tests.effort import EXAMPLES
@@ -445,6 +446,7 @@ class MemoryIsADict(RuleBasedStateMachine):
     @invariant()
     def warm_state_equals_a_fold_of_the_stream(self) -> None:
         for client in (*self.clients, self.new_client(0)):
+            assert isinstance(client._context, Context)
             for scope in SCOPES:
                 subject = client._context.subject(scope)
                 run_sync(subject.refresh(), self.crashing[0].raw)

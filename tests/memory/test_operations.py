@@ -1,4 +1,4 @@
-"""Tests that ``Memory``, ``SyncMemory`` and ``execute`` agree with the table of operations."""
+"""Tests that the methods of ``Memory`` and of the clients agree with the table of operations."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from agent_memory_log import open_store, open_sync_store
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.memory import Memory, MemoryClient, Principal, SyncMemory, SyncMemoryClient
-from agent_memory_log.memory.execution import execute
+from agent_memory_log.memory import Memory, MemoryClient, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.methods import METHODS
 from agent_memory_log.memory.records.arguments import Operation, check_arguments
-from agent_memory_log.steps import run_sync
-
-PRINCIPAL = Principal("acme", {"user": "1"})
 
 VALID: dict[str, dict[str, Any]] = {
     "write": {"candidates": ()},
     "note_stop": {"reason": "why", "phase": "capture"},
     "get": {"key": "language"},
     "update": {"id": "unknown"},
+    "delete": {"id": "unknown"},
+    "restore": {"id": "unknown"},
+    "ingest": {"turns": (), "source_id": "chat"},
     "forget": {"key": "language"},
     "remember": {"key": "language", "value": "english"},
     "search": {"query": "language"},
@@ -42,7 +40,7 @@ VALID: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", METHODS)
 def test_method_parameters_match_the_fields_of_the_operation(name: str) -> None:
     operation = METHODS[name]
-    for surface in (Memory, SyncMemory):
+    for surface in (Memory, MemoryClient, SyncMemory, SyncMemoryClient):
         signature = inspect.signature(getattr(surface, name))
         parameters = list(signature.parameters.values())[1:]
         assert [parameter.name for parameter in parameters] == list(operation.__struct_fields__)
@@ -51,46 +49,17 @@ def test_method_parameters_match_the_fields_of_the_operation(name: str) -> None:
         for parameter, field in zip(parameters, msgspec.structs.fields(operation), strict=True):
             assert (parameter.default is parameter.empty) == (field.default is msgspec.NODEFAULT)
             assert parameter.default in (parameter.empty, field.default)
-        assert inspect.iscoroutinefunction(getattr(surface, name)) == (surface is Memory)
+        assert inspect.iscoroutinefunction(getattr(surface, name)) == (surface in (Memory, MemoryClient))
 
 
-@pytest.mark.parametrize("name", METHODS)
-async def test_every_surface_gives_the_same_result(name: str) -> None:
-    """Call the method of both classes and the operation itself, each on an empty store."""
-    arguments = VALID.get(name, {})
-    operation = METHODS[name](**arguments)
-    async with open_store("memory:") as store:
-        results = [await _outcome_async(getattr(MemoryClient(store).of(PRINCIPAL), name), arguments)]
-    with open_sync_store("memory:") as sync_store:
-        results.append(_outcome(lambda: getattr(SyncMemoryClient(sync_store).of(PRINCIPAL), name)(**arguments)))
-    with open_sync_store("memory:") as other_store:
-        context = SyncMemoryClient(other_store).of(PRINCIPAL)._context
-        results.append(_outcome(lambda: run_sync(execute(operation, context), other_store)))
-    assert results[0] == results[1] == results[2]
-
-
-async def _outcome_async(method: Any, arguments: dict[str, Any]) -> str:
-    try:
-        return _without_ids(await method(**arguments))
-    except InvalidArgument as error:
-        return str(error)
-
-
-def _outcome(call: Any) -> str:
-    try:
-        return _without_ids(call())
-    except InvalidArgument as error:
-        return str(error)
-
-
-def _without_ids(result: Any) -> str:
+def without_ids(result: Any) -> str:
     """Return the text of a result without ids and times, which differ in each call."""
     if isinstance(result, (tuple, list)):
-        return repr([_without_ids(item) for item in cast("list[Any]", result)])
+        return repr([without_ids(item) for item in cast("list[Any]", result)])
     if isinstance(result, msgspec.Struct):
         fields = {name: getattr(result, name) for name in result.__struct_fields__}
         return repr(
-            {name: _without_ids(value) for name, value in fields.items() if name not in _VARYING and value is not None}
+            {name: without_ids(value) for name, value in fields.items() if name not in _VARYING and value is not None}
         )
     return repr(result)
 

@@ -104,3 +104,12 @@ def test_too_deeply_nested_settings_are_refused() -> None:
     assert issubclass(MemorySettings, Settings)
     with pytest.raises(InvalidArgument, match="not JSON"):
         MemorySettings.from_json("[" * 100_000)
+
+
+@pytest.mark.parametrize(
+    "evidence", [Evidence("a", "r", 2**70), Evidence("a", "r", 0), Evidence("", "r", 1), Evidence("a", "r" * 600, 1)]
+)
+def test_a_note_with_invalid_evidence_is_refused(me: SyncMemory, evidence: Evidence) -> None:
+    with pytest.raises(InvalidArgument, match=r"^evidence"):
+        me.note_stop("why", phase="capture", evidence=[evidence])
+    assert me.stats().events == 0

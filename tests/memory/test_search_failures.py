@@ -34,12 +34,12 @@ def texts(hits: Hits) -> list[str]:
 @contextmanager
 def replaced_call(me: SyncMemory, name: str, call: Callable[..., Any]) -> Generator[None]:
     """Replace one method of the client's store."""
-    raw = getattr(me._store, name)
-    setattr(me._store, name, call)
+    raw = getattr(me._store.get(), name)
+    setattr(me._store.get(), name, call)
     try:
         yield
     finally:
-        setattr(me._store, name, raw)
+        setattr(me._store.get(), name, raw)
 
 
 def refuse(*_: object, **__: object) -> None:
@@ -151,7 +151,7 @@ def test_a_run_deleted_during_embedding_leaves_no_vectors(open_memory_store: Ope
 
 def test_a_run_deleted_while_its_vectors_are_stored_leaves_no_vectors(open_memory_store: OpenStore) -> None:
     store, me, agent = subject_with_run(open_memory_store, Meaning())
-    raw = me._store.append_events
+    raw = me._store.get().append_events
     meanwhile = [lambda: delete_run_and_search(store, me, agent)]
 
     def append_events(agent: str, run: str, *events: Event, **options: Any) -> Any:
@@ -168,7 +168,7 @@ def test_a_rebuild_during_a_search_embeds_no_text_again(open_memory_store: OpenS
     embedder = Meaning()
     _, me, _ = subject_with_run(open_memory_store, embedder)
     expected = me.search("dog", top_k=9)
-    raw = me._store.load_run
+    raw = me._store.get().load_run
     # ``pop`` returns the last action first. The first load reads the vectors, and the rebuild precedes the second load.
     meanwhile: list[Callable[[], object]] = [lambda: (me.rebuild(), me.search("")), lambda: None]
 
@@ -230,7 +230,7 @@ def test_vectors_of_another_dimension_are_stored_after_a_conflict() -> None:
         _, me, _ = subject_with_run(lambda: store, embedder)
         me.search("dog")
         embedder.dimension += 1
-        raw = me._store.append_events
+        raw = me._store.get().append_events
         meanwhile = [lambda: client(store, Meaning("other")).of(me.principal).search("dog")]
 
         def append_events(agent: str, run: str, *events: Event, **options: Any) -> Any:

@@ -225,19 +225,19 @@ def test_no_scope_is_compared_by_vectors_if_one_has_none(open_memory_store: Open
 def test_search_uses_vectors_that_cannot_be_stored(open_memory_store: OpenStore) -> None:
     embedder = Meaning()
     store, me, _ = subject_with_run(open_memory_store, embedder)
-    raw = me._store.append_events
+    raw = me._store.get().append_events
 
     def append_events(agent: str, run: str, *events: Event, **options: Any) -> Any:
         if run == VECTORS_RUN:
             raise StoreUnavailable("read only")
         return raw(agent, run, *events, **options)
 
-    me._store.append_events = append_events  # type: ignore[method-assign]  # simulates a read-only store
+    me._store.get().append_events = append_events  # type: ignore[method-assign]  # simulates a read-only store
     try:
         assert me.search("vehicle")[0].text == "the automobile broke"
         assert me.search("vehicle").note == ""
     finally:
-        me._store.append_events = raw  # type: ignore[method-assign]  # as above
+        me._store.get().append_events = raw  # type: ignore[method-assign]  # as above
     assert (len(embedder.asked), vectors(store, me)) == (5, [])
 
 
@@ -260,7 +260,7 @@ def test_two_clients_that_embed_at_once_store_one_set_of_vectors(open_memory_sto
     embedder = Meaning()
     store, me, _ = subject_with_run(open_memory_store, embedder)
     other = client(store, embedder).of(me.principal)
-    raw = me._store.append_events
+    raw = me._store.get().append_events
     meanwhile = [lambda: other.search("dog")]
 
     def append_events(agent: str, run: str, *events: Event, **options: Any) -> Any:
@@ -268,11 +268,11 @@ def test_two_clients_that_embed_at_once_store_one_set_of_vectors(open_memory_sto
             meanwhile.pop()()
         return raw(agent, run, *events, **options)
 
-    me._store.append_events = append_events  # type: ignore[method-assign]  # the other client stores first
+    me._store.get().append_events = append_events  # type: ignore[method-assign]  # the other client stores first
     try:
         hits = me.search("dog", top_k=9)
     finally:
-        me._store.append_events = raw  # type: ignore[method-assign]  # as above
+        me._store.get().append_events = raw  # type: ignore[method-assign]  # as above
     assert hits == other.search("dog", top_k=9)
     assert len(vectors(store, me)) == 5
 
@@ -280,7 +280,7 @@ def test_two_clients_that_embed_at_once_store_one_set_of_vectors(open_memory_sto
 def test_a_record_written_during_a_read_keeps_its_vectors(open_memory_store: OpenStore) -> None:
     store, me, _ = subject_with_run(open_memory_store, Meaning())
     reader = client(store, Meaning()).of(me.principal)
-    raw = reader._store.load_run
+    raw = reader._store.get().load_run
     read: list[str] = []
 
     def load_run(agent: str, run: str, **options: Any) -> Any:
@@ -291,11 +291,11 @@ def test_a_record_written_during_a_read_keeps_its_vectors(open_memory_store: Ope
                 me.search("dog")
         return raw(agent, run, **options)
 
-    reader._store.load_run = load_run  # type: ignore[method-assign]  # another client writes between two reads
+    reader._store.get().load_run = load_run  # type: ignore[method-assign]  # another client writes between two reads
     try:
         reader.search("dog")
     finally:
-        reader._store.load_run = raw  # type: ignore[method-assign]  # as above
+        reader._store.get().load_run = raw  # type: ignore[method-assign]  # as above
     assert len(read) == 2
     log = store.load_run(stream_of(me.principal.subject("user")), VECTORS_RUN).log
     assert [type(event.data) for event in log] == [MemoryVectors] * 6
@@ -304,7 +304,7 @@ def test_a_record_written_during_a_read_keeps_its_vectors(open_memory_store: Ope
 def test_a_record_forgotten_while_its_vectors_are_stored_keeps_none(open_memory_store: OpenStore) -> None:
     store, me, _ = subject_with_run(open_memory_store, Meaning())
     plain = SyncMemoryClient(store, clock=CLOCK).of(me.principal)
-    raw = me._store.append_events
+    raw = me._store.get().append_events
     meanwhile = [lambda: plain.forget(key="pets")]
 
     def append_events(agent: str, run: str, *events: Event, **options: Any) -> Any:
@@ -312,11 +312,11 @@ def test_a_record_forgotten_while_its_vectors_are_stored_keeps_none(open_memory_
             meanwhile.pop()()
         return raw(agent, run, *events, **options)
 
-    me._store.append_events = append_events  # type: ignore[method-assign]  # forgets right before the append
+    me._store.get().append_events = append_events  # type: ignore[method-assign]  # forgets right before the append
     try:
         me.search("dog")
     finally:
-        me._store.append_events = raw  # type: ignore[method-assign]  # as above
+        me._store.get().append_events = raw  # type: ignore[method-assign]  # as above
     assert len(vectors(store, me)) == 3
 
 

@@ -11,6 +11,7 @@ from agent_memory_log import Snapshot, SyncStore, new_event, open_sync_store
 from agent_memory_log.memory import SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.stream import snapshots
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.payloads import MemorySnapshot
 from agent_memory_log.memory.stream.subjects import folded
 from agent_memory_log.steps import run_sync
@@ -35,6 +36,7 @@ def _parts(stream: Snapshot) -> list[MemorySnapshot]:
 def _new_client_equals_fold(store: SyncStore, me: SyncMemory) -> bool:
     """Return whether a new client, which starts from a snapshot, has the same state as a fold of the whole stream."""
     fresh = SyncMemoryClient(store).of(me.principal)
+    assert isinstance(fresh._context, Context)
     subject = fresh._context.subject("user")
     run_sync(subject.refresh(), store)
     return subject.ask(lambda state: state.to_bytes()) == folded(_stream(store, me)).to_bytes()

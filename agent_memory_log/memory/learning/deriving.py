@@ -56,6 +56,14 @@ def rederive(context: Context, call: Rederive) -> Steps[tuple[DeriveReport, ...]
 def _chosen(context: Context, agent: str, extractor: Extractor | None) -> Extractor:
     if is_reserved(agent):
         raise InvalidArgument(f"memory cannot be derived from runs of the reserved agent {describe(agent)}")
+    return require_extractor(context, extractor)
+
+
+def require_extractor(context: Context, extractor: Extractor | None) -> Extractor:
+    """Return an extractor, or by default that of the client.
+
+    Raises ``InvalidArgument`` if the client has no extractor.
+    """
     chosen = extractor or context.hooks.extractor
     if chosen is None:
         raise InvalidArgument("there is no extractor: pass one to derive or to the MemoryClient")

@@ -49,7 +49,7 @@ def remember(context: Context, call: Remember) -> Steps[Outcome]:
         source=call.source or Source("user"),
     )
     report = yield from write(context, [candidate], origin="remember", phase="remember")
-    return _only(report)
+    return only_outcome(report)
 
 
 def update(context: Context, call: Update) -> Steps[Outcome]:
@@ -77,10 +77,11 @@ def update(context: Context, call: Update) -> Steps[Outcome]:
     candidate = checked(Candidate(data, record.scope, ttl_days, **(fields | changes)))
     names = (*changes, "valid_until") if ttl_days is not None else tuple(changes)
     report = yield from change(context, record.scope, record.id, candidate, names)
-    return _only(report)
+    return only_outcome(report)
 
 
-def _only(report: WriteReport) -> Outcome:
+def only_outcome(report: WriteReport) -> Outcome:
+    """Return the outcome of a write of one candidate. Raises ``MemoryStopped`` if the policy stopped the write."""
     if report.status == "stopped":
         raise MemoryStopped(f"the policy does not allow this memory: {report.stop_reason}", reason=report.stop_reason)
     if not report.outcomes:

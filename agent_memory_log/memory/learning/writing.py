@@ -13,7 +13,7 @@ from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.judging import Judged, judge
 from agent_memory_log.memory.learning.merging import Merging
 from agent_memory_log.memory.operations import NoteStop, Write
-from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.candidates import Candidate, evidence_of
 from agent_memory_log.memory.records.protocols import Origin, Violation
 from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.records.reports import Outcome, WriteReport
@@ -42,7 +42,8 @@ def write_candidates(context: Context, call: Write) -> Steps[WriteReport]:
 def note_stopped(context: Context, call: NoteStop) -> Steps[None]:
     """Record that a caller stopped a memory."""
     violation = Violation(call.reason, call.key, call.scope or "")
-    yield from note_stop(context, violation, phase=call.phase, evidence=call.evidence)
+    evidence = evidence_of(call.evidence, "evidence")
+    yield from note_stop(context, violation, phase=call.phase, evidence=evidence)
 
 
 def write(

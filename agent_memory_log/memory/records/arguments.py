@@ -33,7 +33,7 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import NotJson, check_text
 
 _Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
+Result = TypeVar("Result")
 
 Right = Literal["read", "write", "erase"]
 """The permission that an operation needs."""
@@ -42,7 +42,7 @@ Local = msgspec.Meta(extra={"local": True})
 """Marks a field that a remote caller cannot send. A server configures it."""
 
 
-class Operation(msgspec.Struct, Generic[_Result], frozen=True):
+class Operation(msgspec.Struct, Generic[Result], frozen=True):
     """A call on a principal's memory or on a store, with the type of its result.
 
     Attributes:

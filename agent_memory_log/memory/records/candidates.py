@@ -191,7 +191,8 @@ def _source(value: object, name: str) -> Source:
     )
 
 
-def _evidence(values: Sequence[Evidence], name: str) -> tuple[Evidence, ...]:
+def evidence_of(values: Sequence[Evidence], name: str) -> tuple[Evidence, ...]:
+    """Return evidence that can be stored. Raises ``InvalidArgument`` with the argument's name and the invalid field."""
     checked_evidence: list[Evidence] = []
     for value in cast("tuple[object, ...]", several(values, name)):
         if not isinstance(value, Evidence):
@@ -225,7 +226,7 @@ _CHECKS: Mapping[object, Callable[..., object]] = {
     datetime | None: _time,
     Source: _source,
     tuple[str, ...]: _texts,
-    tuple[Evidence, ...]: _evidence,
+    tuple[Evidence, ...]: evidence_of,
     tuple[Link, ...]: _links,
 }
 """The check of each field of the envelope, by the field's type."""

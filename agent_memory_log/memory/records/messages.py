@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -24,6 +25,13 @@ RunEvent = tuple[str, str, int]
 SPEAKER_LABEL = "speaker"
 
 _ROLES: Mapping[str, str] = {UserMessage.event_type: "user", AssistantMessage.event_type: "assistant"}
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A turn of a conversation: its ``text``, and the ``role`` that said it."""
+
+    role: Literal["user", "assistant"]
+    text: str
 
 
 class RunMessage(msgspec.Struct, frozen=True, gc=False):

@@ -103,6 +103,11 @@ def stream_of(subject: SubjectId) -> str:
     return agent
 
 
+def conversations_of(subject: SubjectId) -> str:
+    """Return the agent id of the runs that hold a subject's ingested conversations: ``conversations/acme/user/42``."""
+    return "conversations/" + stream_of(subject).removeprefix(_PREFIX)
+
+
 def _check_visible(part: str, name: str) -> None:
     if any(unicodedata.category(character) in _CONTROLS for character in part):
         raise InvalidArgument(f"a principal's {name} must not contain control characters, got {describe(part)}")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, overload, runtime_checkable
 
 import msgspec
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.memory.records.arguments import Operation, Result
 from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.principals import Principal
 from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports import Outcome
+from agent_memory_log.store import Store, SyncStore
 
 Origin = Literal["remember", "derive", "import"]
 """The kind of call that proposes a candidate."""
@@ -167,6 +170,24 @@ class Merger(Protocol):
             candidate: The candidate that would replace the record.
         """
         ...
+
+
+@runtime_checkable
+class ServesMemory(Protocol):
+    """A ``Store`` or a ``SyncStore`` that carries out memory operations itself, such as the store of a server.
+
+    Test for it with ``isinstance``. ``execute_memory`` does what ``Memory.execute`` does on any other store: the same
+    result, and the same errors. For the principal None, it uses the principal of the caller's token. It raises
+    ``AccessDenied`` if the principal reaches more than the token allows.
+    """
+
+    @overload
+    def execute_memory(
+        self: Store, operation: Operation[Result], principal: Principal | None, /
+    ) -> Coroutine[Any, Any, Result]: ...
+
+    @overload
+    def execute_memory(self: SyncStore, operation: Operation[Result], principal: Principal | None, /) -> Result: ...
 
 
 class OpenPolicy:

@@ -29,7 +29,7 @@ class Outcome(msgspec.Struct, frozen=True):
     - ``outdated``: the subject has a newer value, or the candidate has expired.
     - ``blocked``: the extractor, redactor, policy or execution refused the candidate.
     - ``forgotten``: the candidate cites a statement that was forgotten.
-    - ``archived``: the record was archived because the subject had too many.
+    - ``archived``: the record was archived, because the subject had too many or because ``delete`` was called.
 
     Attributes:
         action: The action.

@@ -7,8 +7,6 @@ cannot end the block, its line or its quotes. This also holds after Unicode norm
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -16,13 +14,13 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.memory.operations import BuildContext, Search
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Evidence, Record
 from agent_memory_log.memory.records.reports import Hits, MemoryContext
 from agent_memory_log.memory.search.excerpts import excerpt
+from agent_memory_log.memory.search.quoting import quoted
 from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.search.searching import search_each
 from agent_memory_log.memory.stream.context import Context
@@ -65,17 +63,6 @@ _SECTIONS = ("Facts and preferences:", "What happened:", "What was said:")
 
 _KINDS = frozenset({Preference.kind, Fact.kind})
 """The library's own kinds. Their names need no quotes. The names of other kinds are chosen by users and imports."""
-
-_MARKS = frozenset('<>"\\[]')
-"""Characters that no other character may normalize to. Some tokenizers use NFKC, which makes U+FF1C a ``<``."""
-
-_turn = re.compile(r"\[(?=/?[A-Z_]+])")
-"""The start of a mark such as ``[INST]``, which begins a turn for some models."""
-
-_invisible = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-"""Characters that Python considers printable but that are invisible. Text could be hidden in them."""
 
 
 def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]:
@@ -257,22 +244,4 @@ def _day(time: datetime) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a JSON string, with every character escaped that could end the string or start a mark."""
-    short = text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
-    encoded = _turn.sub(r"\\u005b", encode_json(short).decode())
-    return "".join(character if _is_safe(character) else _escaped(character) for character in encoded)
-
-
-def _is_safe(character: str) -> bool:
-    if character.isascii():
-        return character.isprintable() and character not in "<>"
-    return (
-        character.isprintable()
-        and not _invisible.match(character)
-        and _MARKS.isdisjoint(unicodedata.normalize("NFKD", character))
-    )
-
-
-def _escaped(character: str) -> str:
-    units = character.encode("utf-16-be")
-    return "".join(f"\\u{units[index] << 8 | units[index + 1]:04x}" for index in range(0, len(units), 2))
+    return quoted(text, LONGEST_TEXT)

@@ -137,15 +137,27 @@ def as_of(context: Context, call: AsOf) -> Steps[tuple[Record, ...]]:
 
 def explain(context: Context, call: Explain) -> Steps[Explanation | None]:
     """Return a record of any status with its evidence and its history as lines. Returns None for an unknown id."""
-    record = call.id
+    record, ledger = yield from _record_of_any_status(context, call.id)
+    if record is None or ledger is None:
+        return None
+    lines = yield from _lines(context, record.evidence)
+    story = tuple(_story_line(event, record.id) for event in ledger.story.get(record.id, ()))
+    return Explanation(record, record.status, _source(record), lines, story)
+
+
+def find_record(context: Context, record_id: str) -> Steps[Record | None]:
+    """Return the record with an id, active or not, or None. The whole stream of each scope is read."""
+    record, _ = yield from _record_of_any_status(context, record_id)
+    return record
+
+
+def _record_of_any_status(context: Context, record_id: str) -> Steps[tuple[Record | None, Ledger | None]]:
     for scope in context.readable(None):
         ledger = yield from _ledger(context, scope)
-        explained = next((item for item in ledger.records(scope, context.hooks.now()) if item.id == record), None)
-        if explained is not None:
-            lines = yield from _lines(context, explained.evidence)
-            story = tuple(_story_line(event, record) for event in ledger.story.get(record, ()))
-            return Explanation(explained, explained.status, _source(explained), lines, story)
-    return None
+        for record in ledger.records(scope, context.hooks.now()):
+            if record.id == record_id:
+                return record, ledger
+    return None, None
 
 
 def stats(context: Context, _: CountRecords) -> Steps[Stats]:

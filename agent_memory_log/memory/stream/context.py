@@ -44,6 +44,15 @@ class Hooks(msgspec.Struct, frozen=True):
     embedder: Embedder | None = None
     count_tokens: CountTokens | None = None
     merger: Merger | None = None
+    index_bytes: int = INDEX_BYTES
+
+    def check_unchanged(self, defaults: Hooks) -> None:
+        """Raise ``InvalidArgument`` with the name of a hook that is not the default, because a server has its own."""
+        for name in Hooks.__struct_fields__:
+            if getattr(self, name) != getattr(defaults, name):
+                raise InvalidArgument(
+                    f"{name} has no effect on a server, which carries out the operations: configure it there"
+                )
 
     def now(self) -> datetime:
         """Return the clock's time in UTC. Raises ``InvalidArgument`` if the time has no zone or no value in UTC."""
@@ -130,6 +139,16 @@ class WarmIndexes:
 
     def __len__(self) -> int:
         return len(self._indexes)
+
+
+class Served(msgspec.Struct, frozen=True):
+    """The context of operations that the store carries out itself. See ``ServesMemory``.
+
+    Attributes:
+        principal: The principal, or None for the principal of the caller's token.
+    """
+
+    principal: Principal | None
 
 
 class Context:

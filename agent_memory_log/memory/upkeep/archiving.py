@@ -1,0 +1,83 @@
+"""Archives a record at a caller's wish, and writes an archived record again. Nothing is erased."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events.fields import describe
+from agent_memory_log.memory.learning.deciding import Decisions
+from agent_memory_log.memory.learning.remembering import only_outcome
+from agent_memory_log.memory.learning.writing import decided, write
+from agent_memory_log.memory.operations import Get
+from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.record import Link, Record, Status, envelope_of
+from agent_memory_log.memory.records.reports import Action, Outcome
+from agent_memory_log.memory.search.reading import find_record, get
+from agent_memory_log.memory.stream.context import Context
+from agent_memory_log.memory.stream.state import State
+from agent_memory_log.memory.tool_operations import Delete, Restore
+from agent_memory_log.steps import Steps
+
+DELETED = "deleted"
+"""The reason of a record that a caller deleted."""
+
+RESTORES = "restores"
+"""The type of the link from a record to the archived record that it repeats."""
+
+
+def delete(context: Context, call: Delete) -> Steps[Outcome]:
+    """Archive an active record. A record that is not active any more stays as it is."""
+    record = yield from get(context, Get(call.id))
+    if record is not None:
+
+        def decide(state: State, now: datetime) -> Decisions:
+            decisions = Decisions(state, record.scope, now, None)
+            live = state.active(record.id, now)
+            if live is not None:
+                decisions.close([live], "archived", reason=DELETED)
+            return decisions
+
+        decisions = yield from decided(context, record.scope, decide)
+        if decisions.events:
+            return _outcome("archived", record, "archived", DELETED)
+    closed = yield from _stored_record(context, call.id)
+    return _outcome("unchanged", closed, closed.status, closed.status)
+
+
+def restore(context: Context, call: Restore) -> Steps[Outcome]:
+    """Write an archived record again, unless it was restored before."""
+    record = yield from _stored_record(context, call.id)
+    if record.status == "active":
+        return _outcome("unchanged", record, "active", "active")
+    if record.status != "archived":
+        raise InvalidArgument(f"the record {describe(call.id)} cannot be restored: its status is {record.status}")
+    link = Link(RESTORES, record.id)
+    subject = context.subject(record.scope)
+    yield from subject.refresh()
+    now = context.hooks.now()
+    restored = subject.ask(lambda state: [live for live in state.records.values() if link in live.memory.links])
+    if restored:
+        return _outcome("unchanged", restored[0].record(record.scope, now), "active", RESTORES)
+    own_text = "" if record.key and record.text == record.data.describe() else record.text
+    fields = envelope_of(
+        record, text=own_text, valid_from=record.valid_from or record.created, links=(*record.links, link)
+    )
+    report = yield from write(
+        context, [Candidate(record.data, record.scope, **fields)], origin="remember", phase="restore"
+    )
+    return only_outcome(report)
+
+
+def _stored_record(context: Context, record_id: str) -> Steps[Record]:
+    record = yield from find_record(context, record_id)
+    if record is None:
+        raise InvalidArgument(f"there is no record {describe(record_id)}")
+    return record
+
+
+def _outcome(action: Action, record: Record, status: Status, reason: str) -> Outcome:
+    after = msgspec.structs.replace(record, status=status)
+    return Outcome(action, record.scope, record.kind, record.key, after, reason=reason, evidence=record.evidence)

@@ -1,0 +1,73 @@
+"""The prompts that a user can choose: to recall what memory knows, and to save the session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from mcp_types import GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
+
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events.fields import describe
+from agent_memory_log.memory.operations import BuildContext
+from agent_memory_log.memory.search.quoting import safe_json
+from agent_memory_log.models.prompts import read_prompt
+from agent_memory_log.service.executing import Caller
+
+NO_MEMORY = "(Memory holds nothing about the question.)"
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """A prompt with one required argument."""
+
+    description: str
+    argument: str
+    argument_description: str
+
+
+_PROMPTS: Mapping[str, _Row] = {
+    "recall": _Row("Answer a question with what memory knows.", "question", "The question to answer."),
+    "save_session": _Row(
+        "Save this conversation in memory.",
+        "source_id",
+        "A name for the conversation. The same name continues the same conversation.",
+    ),
+}
+
+
+def list_prompts() -> list[Prompt]:
+    """Return the prompts."""
+    return [
+        Prompt(
+            name=name,
+            title=name.replace("_", " ").capitalize(),
+            description=row.description,
+            arguments=[PromptArgument(name=row.argument, description=row.argument_description, required=True)],
+        )
+        for name, row in _PROMPTS.items()
+    ]
+
+
+async def get_prompt(caller: Caller, name: str, arguments: Mapping[str, str] | None) -> GetPromptResult:
+    """Return a prompt with its argument.
+
+    Raises:
+        InvalidArgument: The prompt or the argument is unknown, or the argument is missing.
+        AccessDenied: The caller may not read memory.
+    """
+    row = _PROMPTS.get(name)
+    if row is None:
+        raise InvalidArgument(f"there is no prompt {describe(name)}, only {', '.join(_PROMPTS)}")
+    values = dict(arguments or {})
+    if values.keys() != {row.argument} or not values[row.argument].strip():
+        raise InvalidArgument(f"the prompt {name} needs the argument {row.argument} and no other")
+    if name == "recall":
+        context = await caller.execute(BuildContext(values["question"]))
+        values["context"] = context["text"] or NO_MEMORY
+    else:
+        values = {"source_id": safe_json(values["source_id"])}
+    text = read_prompt("agent_memory_log.service.mcp", name).format(**values)
+    return GetPromptResult(
+        description=row.description,
+        messages=[PromptMessage(role="user", content=TextContent(type="text", text=text))],
+    )

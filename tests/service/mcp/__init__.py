@@ -1,0 +1,1 @@
+"""Tests of MCP, with the client of the official SDK."""

@@ -1,0 +1,135 @@
+"""The same operations have the same results embedded, over standard input and output, and over HTTP."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from mcp import Client
+
+from agent_memory_log import AssistantMessage, Store, UserMessage, new_event, open_store
+from agent_memory_log.errors import AgentMemoryLogError
+from agent_memory_log.memory import MemoryClient
+from agent_memory_log.memory.extraction import RuleExtractor
+from agent_memory_log.memory.records.arguments import Operation
+from agent_memory_log.service.mcp.answers import _pruned
+from agent_memory_log.service.mcp.tools import TOOLS, operation_of
+from agent_memory_log.service.problems import problem_of
+from agent_memory_log.service.store_operations import execute_on_store
+from agent_memory_log.service.table import needs_principal
+from agent_memory_log.service.wire import encode_result
+from agent_memory_log.steps import run_async
+from tests.service.mcp.sessions import ME, http_server, lines_of, over_http, over_stdio, text_of
+
+TURNS = [
+    {"role": "user", "text": "Please answer in German from now on."},
+    {"role": "assistant", "text": "Gern."},
+    {"role": "user", "text": "Thanks."},
+    {"role": "assistant", "text": "Bitte."},
+]
+CALLS: dict[str, dict[str, Any]] = {
+    "memory_search": {"query": "tea preference"},
+    "memory_context": {"query": "tea"},
+    "memory_store": {"key": "tone", "value": "short", "tags": ["style"]},
+    "memory_ingest_conversation": {"turns": TURNS, "source_id": "chat"},
+    "memory_update": {"id": "ID", "value": "coffee"},
+    "memory_delete": {"id": "ID"},
+    "memory_restore": {"id": "ID"},
+    "memory_forget": {"key": "drink"},
+    "memory_export": {},
+    "runs_list": {"limit": 1},
+    "run_read": {"agent": "support-1", "run": "run", "after": 1},
+    "run_search": {"query": "orders"},
+}
+"""The arguments of a call of each tool. ``ID`` stands for the id of a record."""
+
+
+async def prepared(url: str, *, deleted: bool) -> str:
+    """Fill a store, and return the id of a record."""
+    async with open_store(url) as store:
+        for run in ("run", "older"):
+            await store.append_events(
+                "support-1",
+                run,
+                new_event(UserMessage(message="Where are my orders?")),
+                new_event(AssistantMessage(message="On their way.")),
+                new_event(UserMessage(message="Thanks")),
+            )
+        me = MemoryClient(store).of(ME)
+        outcome = await me.remember(key="drink", value="tea")
+        await me.link_run("support-1", "run")
+        assert outcome.record is not None
+        if deleted:
+            await me.delete(outcome.record.id)
+        return outcome.record.id
+
+
+def arguments_of(name: str, record: str) -> dict[str, Any]:
+    return {key: record if value == "ID" else value for key, value in CALLS[name].items()}
+
+
+async def call_embedded(store: Store, name: str, arguments: dict[str, Any]) -> object:
+    operation: Operation[Any] = operation_of(name, arguments)
+    try:
+        if needs_principal(type(operation)):
+            result = await MemoryClient(store, extractor=RuleExtractor()).of(ME).execute(operation)
+        else:
+            result = await run_async(execute_on_store(operation), store)
+    except AgentMemoryLogError as error:
+        return problem_of(error)
+    encoded: Any = encode_result(type(operation), result)
+    field = TOOLS[name].items
+    if TOOLS[name].text:
+        return encoded[TOOLS[name].text]
+    if field == ".":
+        return encoded.splitlines()
+    if not field:
+        return [_pruned(encoded)]
+    rows = [_pruned(item) for item in encoded.pop(field)]
+    return [_pruned(encoded), *rows] if _pruned(encoded) else rows
+
+
+async def call(client: Client, name: str, arguments: dict[str, Any]) -> object:
+    result = await client.call_tool(name, arguments)
+    if result.is_error:
+        return result.structured_content
+    return text_of(result) if TOOLS[name].text else lines_of(result)
+
+
+def without_ids(result: Any) -> Any:
+    """Return a result without ids and times, which differ for the records that a call makes."""
+    if isinstance(result, dict):
+        different = ("id", "created", "updated", "valid_from", "event_id", "timestamp")
+        fields = cast("dict[str, object]", result)
+        return {key: without_ids(value) for key, value in fields.items() if key not in different}
+    if isinstance(result, list):
+        return [without_ids(item) for item in cast("list[object]", result)]
+    if isinstance(result, str) and result.startswith("{"):
+        return without_ids(msgspec.json.decode(result))
+    return result
+
+
+@pytest.mark.parametrize("name", TOOLS)
+async def test_a_tool_has_the_same_result_everywhere(name: str, tmp_path: Path) -> None:
+    results: list[object] = []
+    (tmp_path / "prepared").mkdir()
+    record = await prepared(f"sqlite:///{tmp_path / 'prepared'}/runs.db", deleted=name == "memory_restore")
+    arguments = arguments_of(name, record)
+    for surface in ("embedded", "stdio", "http"):
+        url = f"sqlite:///{shutil.copytree(tmp_path / 'prepared', tmp_path / surface)}/runs.db?durability=os"
+        if surface == "embedded":
+            async with open_store(url) as store:
+                results.append(await call_embedded(store, name, arguments))
+        elif surface == "stdio":
+            async with over_stdio(url, "--agents", "*") as client:
+                results.append(await call(client, name, arguments))
+        else:
+            with http_server(url) as address:
+                async with over_http(address) as client:
+                    results.append(await call(client, name, arguments))
+    embedded, from_stdio, from_http = map(without_ids, results)
+    assert from_stdio == embedded
+    assert from_http == embedded

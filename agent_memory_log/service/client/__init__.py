@@ -1,0 +1,1 @@
+"""The store of a server, for the URLs ``https:`` and ``http:``. ``backend.py`` is its entry point."""

@@ -1,0 +1,89 @@
+"""Tests of ``amlog tokens``: its output, and wrong options."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.amlog import Amlog
+
+TOKEN = re.compile(r"aml_[0-9a-f]{16}_[0-9a-f]{64}")
+USER = ("--tenant", "acme", "--user", "42")
+
+
+@pytest.fixture
+def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Amlog:
+    command = Amlog(tmp_path, capsys)
+    monkeypatch.setenv("AMLOG_STORE", command.url)
+    return command
+
+
+def test_create_prints_only_the_token_and_describes_it_on_standard_error(amlog: Amlog) -> None:
+    ran = amlog("tokens", "create", *USER, "--scope", "workspace=ops", "--agents", "support-*", "--name", "app")
+    assert ran.status == 0
+    assert TOKEN.fullmatch(ran.out.rstrip("\n"))
+    assert "app: read, write on the memory of user 42, workspace ops of acme and the runs of support-*" in ran.err
+    assert not TOKEN.search(ran.err)
+
+
+def test_the_token_of_an_operator_says_that_it_reaches_all_tenants(amlog: Amlog) -> None:
+    ran = amlog("tokens", "create", "--agents", "*", "--agents", "@*", "--may", "read")
+    assert "read on every run, with the stored memory of all tenants" in ran.err
+    ran = amlog("tokens", "create", "--agents", "@memory/acme/*")
+    assert "the runs of @memory/acme/* (which hold stored memory)" in ran.err
+
+
+def test_list_and_revoke_never_show_a_token(amlog: Amlog) -> None:
+    created = amlog("tokens", "create", *USER, "--may", "read,erase", "--days", "30", "--json").json
+    token_id = created["id"]
+    assert created["token"].startswith(f"aml_{token_id}_")
+    del created["token"]
+    (listed,) = amlog.ok("tokens", "list", "--json").json
+    assert listed == created
+    assert (listed["rights"], listed["status"], listed["agents"]) == (["read", "erase"], "active", [])
+    assert (listed["tenant"], listed["scopes"]) == ("acme", {"user": "42"})
+    assert "active" in amlog.ok("tokens", "list").out
+    assert amlog.ok("tokens", "revoke", token_id).out == f"✔ revoked {token_id} ({token_id})\n"
+    (listed,) = amlog.ok("tokens", "list", "--json").json
+    assert listed["status"] == "revoked"
+    assert listed["revoked"] is not None
+    for command in (("tokens", "list"), ("show", "@access/tokens", "--json"), ("runs", "--all")):
+        assert not TOKEN.search(amlog.ok(*command).out)
+
+
+def test_a_store_without_tokens_lists_none(amlog: Amlog) -> None:
+    amlog("tokens", "create", *USER, "--name", "a")
+    assert "no active token has the name or id str 'b'" in amlog.error("tokens", "revoke", "b")
+    amlog.ok("tokens", "revoke", "a")
+    assert "no active token" in amlog.error("tokens", "revoke", "a")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--user", "42"), "a user or a scope needs --tenant"),
+        (("--tenant", "acme"), "no user or scope"),
+        (("--tenant", "acme", "--user", " 42"), "white space"),
+        ((*USER, "--may", "read,admin"), "--may 'read,admin' must be some of read, write, erase"),
+        ((*USER, "--may", ""), "--may '' must be some of"),
+        (("--store", "https://memory.example", *USER), "a server does not manage its own tokens"),
+        (("--store", "HTTP://memory.example", *USER), "a server does not manage its own tokens"),
+    ],
+)
+def test_wrong_options_are_refused(amlog: Amlog, options: tuple[str, ...], message: str) -> None:
+    assert message in amlog.error("tokens", "create", *options, status=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "a token needs a tenant with a user, or agents"),
+        ((*USER, "--days", "0"), "days must be an integer from 1 to 3,650"),
+        ((*USER, "--name", "a b"), "name must have 1 to 64 of the characters"),
+        ((*USER, "--agents", ""), "agents must have 1 to 512 characters"),
+    ],
+)
+def test_invalid_tokens_are_refused(amlog: Amlog, options: tuple[str, ...], message: str) -> None:
+    assert message in amlog.error("tokens", "create", *options)

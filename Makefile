@@ -29,15 +29,17 @@ test: .venv/.installed .venv/.weights ## Run all tests
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 .venv/.integrations: .venv/.installed tests/integrations/suites
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check hatchling
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[integrations]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check hatch-fancy-pypi-readme hatchling
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,integrations]'
 	@$(BIN)/python -m tests.integrations.suites
+	@$(BIN)/python -m tests.integrations.mcp_conformance || echo "The conformance suite of MCP cannot be installed." >&2
 	@touch $@
 
 # The suites of frameworks that no package index has are in this folder, if it is there.
 integrations: export AMLOG_SUITES ?= ../shared/suites
-integrations: .venv/.integrations ## Run the test suites of agent frameworks with our integrations
-	@AMLOG_INTEGRATIONS=1 $(BIN)/pytest -q -n 2 --dist worksteal tests/integrations
+integrations: .venv/.integrations ## Test our integrations, also with the test suites of their frameworks
+	@AMLOG_INTEGRATIONS=1 $(BIN)/pytest -q -n 2 --dist worksteal tests/integrations tests/example_programs \
+		tests/test_documents.py tests/test_public_names.py
 
 torture: export AMLOG_TORTURE := 1
 torture: .venv/.installed ## Run the campaigns: kills, corruption and growth at full size, and properties with more examples
@@ -60,7 +62,7 @@ types: .venv/.site .venv/.integrations ## Check types, with two checkers
 	@$(BIN)/basedpyright
 
 # Each writes its files, or compares them with --check.
-GENERATORS := tools.memory_calls tools.sync_twin tools.error_table tools.overview tools.cli_page tools.vendor_table
+GENERATORS := tools.memory_calls tools.sync_twin tools.error_table tools.overview tools.cli_page tools.vendor_table tools.mcp_session
 
 generate: .venv/.installed ## Write the generated code and documents again
 	@for generator in $(GENERATORS); do $(BIN)/python -m $$generator || exit 1; done
@@ -91,7 +93,7 @@ instructions: .venv/.installed ## Count instructions, and fail at 5 % more than 
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ 'SecantusDB==0.6.0b12' \
 		|| echo "This machine has no compiled server, so MongoDB is not measured." >&2
 
-bench: .venv/.installed .venv/rust-server ## Measure as ratios to the floor, and write docs/benchmarks.md
+bench: .venv/.integrations .venv/rust-server ## Measure as ratios to the floor, and write docs/benchmarks.md
 	@$(BIN)/python -m benchmarks --docs docs
 
 .venv/.peers: .venv/.installed

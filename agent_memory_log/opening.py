@@ -18,7 +18,7 @@ ENTRY_POINT_GROUP = "agent_memory_log.backends"
 protocol.
 """
 
-_KNOWN_EXTRAS = {"mongodb": "mongo", "mongodb+srv": "mongo"}
+_KNOWN_EXTRAS = {"mongodb": "mongo", "mongodb+srv": "mongo", "http": "remote", "https": "remote"}
 
 
 class OpeningStore:
@@ -61,6 +61,10 @@ def open_store(url: str) -> OpeningStore:
     - ``sqlite:///runs.db`` is a file, relative to the working directory. ``sqlite:////var/runs.db`` is an absolute
       path.
     - ``mongodb://…`` and ``mongodb+srv://…`` are a MongoDB database. They need the ``mongo`` extra.
+    - ``https://host/path`` is the store of a server, such as ``amlog serve``. It needs the ``remote`` extra. The token
+      is in the environment variable ``AMLOG_TOKEN``, or in the variable of ``?token_env=NAME``, never in the URL.
+      ``?timeout=`` is the time limit of a call in seconds (default 30). ``?ca=FILE`` has the certificates of a private
+      authority. ``http://`` reaches only this machine, unless the URL has ``?insecure=on``.
 
     Other installed packages may add schemes. The store is opened, and errors are raised, when the result is entered or
     awaited.

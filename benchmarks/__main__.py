@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from benchmarks import core, google_adk, langgraph, memory, sessions, sqlite, transcript
+from benchmarks import core, memory, server, sqlite, transcript
 from benchmarks.mongo_server import described, lacking
 from benchmarks.table import Figure, Report, Row
 
@@ -22,15 +23,30 @@ def groups(fast: Path, disk: Path) -> dict[str, list[Row | Figure]]:
         "bench of SQLite": [*sqlite.rows(fast, disk), *sqlite.figures(disk), *core.rows()],
         "bench of transcripts": [*transcript.rows()],
         "bench of memory": [*memory.rows(fast)],
-        "bench of integrations": [
-            *langgraph.rows(disk),
-            *langgraph.figures(disk),
-            *sessions.rows(fast),
-            *sessions.figures(disk),
-            *google_adk.rows(fast),
-            *google_adk.figures(disk),
-        ],
+        "bench of the server": [*server.rows(fast), *server.figures(fast)],
+        "bench of integrations": [] if frameworks_lacking() else _integrations(fast, disk),
     }
+
+
+def frameworks_lacking() -> str:
+    """Return why the integrations are not measured, or ``""``."""
+    missing = [name for name in ("agents", "google.adk", "langgraph") if find_spec(name) is None]
+    return f"{' and '.join(missing)} cannot be imported: make integrations installs them" if missing else ""
+
+
+def _integrations(fast: Path, disk: Path) -> list[Row | Figure]:
+    from benchmarks import anthropic_memory, google_adk, langgraph, sessions  # noqa: PLC0415  # they import frameworks
+
+    return [
+        *langgraph.rows(disk),
+        *langgraph.figures(disk),
+        *sessions.rows(fast),
+        *sessions.figures(disk),
+        *google_adk.rows(fast),
+        *google_adk.figures(disk),
+        *anthropic_memory.rows(fast, disk),
+        *anthropic_memory.figures(disk),
+    ]
 
 
 def mongo_groups(fast: Path, disk: Path) -> dict[str, list[Row | Figure]]:
@@ -69,6 +85,8 @@ def main() -> None:
         report.print()
         if options.docs is not None:
             report.write(options.docs / "benchmarks.md", options.docs / f"{picture}.svg")
+    if frameworks_lacking():
+        print(f"The integrations were not measured: {frameworks_lacking()}")
     if lacking():
         print(f"MongoDB was not measured: {lacking()}")
 

@@ -94,12 +94,17 @@ class Amlog:
 
 
 def append(
-    url: str, agent: str, run: str, *payloads: EventData | Event, meta: dict[str, JsonValue] | None = None
+    url: str,
+    agent: str,
+    run: str,
+    *payloads: EventData | Event,
+    meta: dict[str, JsonValue] | None = None,
+    reserved: bool = True,
 ) -> None:
     """Append events to the store at ``url``."""
     events = [payload if isinstance(payload, Event) else new_event(payload) for payload in payloads]
     with open_sync_store(url) as store:
-        store.append_events(agent, run, *events, meta=meta, reserved=True)
+        store.append_events(agent, run, *events, meta=meta, reserved=reserved)
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -33,3 +33,12 @@ def finish(process: subprocess.Popen[str]) -> str:
 def run(*arguments: str) -> str:
     """Start a program and wait for it. Return its standard output."""
     return finish(start(*arguments))
+
+
+def last_number_of(process: subprocess.Popen[str]) -> int:
+    """Kill a program after twenty lines, and return the number in its last line."""
+    with process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(20)]
+        process.kill()
+        return int([*lines, *process.stdout][-1])

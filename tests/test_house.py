@@ -36,7 +36,7 @@ A module may import only from its own part and from parts of lower floors.
 
 MEMORY = (
     ("records",),
-    ("operations",),
+    ("operations", "tool_operations"),
     ("methods",),
     ("stream",),
     ("policy",),
@@ -44,7 +44,7 @@ MEMORY = (
     ("search",),
     ("learning",),
     ("upkeep",),
-    ("execution",),
+    ("configuration", "execution"),
     ("calls",),
     ("client", "sync"),
 )

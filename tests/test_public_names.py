@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import agent_memory_log
+from tests.integrations.frameworks import needs
 
 MODULES = (
     "agent_memory_log",
@@ -23,7 +24,11 @@ MODULES = (
     "agent_memory_log.interchange.atif",
     "agent_memory_log.interchange.opentelemetry",
     "agent_memory_log.transfer.jsonl",
-    "agent_memory_log.integrations.langgraph",
+    "agent_memory_log.integrations.anthropic_memory",
+    *(
+        pytest.param(f"agent_memory_log.integrations.{extra.replace('-', '_')}", marks=needs(extra))
+        for extra in ("claude-agent", "google-adk", "langgraph", "openai-agents", "pydantic-ai")
+    ),
     "agent_memory_log.media",
     "agent_memory_log.memory",
     "agent_memory_log.memory.extraction",
@@ -92,6 +97,9 @@ def test_core_imports_no_driver_and_no_command_line() -> None:
         "botocore",
         "opentelemetry",
         "pytest",
+        "httpx2",
+        "starlette",
+        "uvicorn",
     }
     imports = "".join(f"import agent_memory_log.{room}; " for room in rooms)
     code = f"import sys; {imports}print(sorted({optional!r} & sys.modules.keys()))"

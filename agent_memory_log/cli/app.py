@@ -32,11 +32,14 @@ COMMANDS = {
     "stats": ("Inspect", "stats:stats"),
     "verify": ("Inspect", "verify:verify"),
     "memory": ("Memory", "memory.app:memory_app"),
+    "mcp": ("Serve", "mcp:mcp"),
+    "serve": ("Serve", "serve:serve"),
     "fork": ("Change", "fork:fork"),
     "delete": ("Change", "delete:delete"),
     "redact": ("Change", "redact:redact"),
     "expire": ("Change", "expire:expire"),
     "compact": ("Change", "compact:compact"),
+    "tokens": ("Server", "tokens:tokens_app"),
     "backends": ("Getting started", "backends:backends"),
 }
 """The commands by name. Each has its panel in the help, and the module and name of its function or group.

@@ -16,6 +16,8 @@ _EXAMPLES = {
     "sqlite": "sqlite:///runs.db",
     "mongodb": "mongodb://host/agents",
     "mongodb+srv": "mongodb+srv://cluster/agents",
+    "https": "https://host",
+    "http": "http://localhost:8300",
 }
 
 

@@ -38,6 +38,11 @@ def received_status() -> int:
     return _BY_SIGNAL + _received[0] if _received else 0
 
 
+def forget_signal() -> None:
+    """Let a command that a signal ends as it should exit with its own status."""
+    _received.clear()
+
+
 class Graceful:
     """A block in which the first signal calls ``request_stop``, which raises ``KeyboardInterrupt`` by default.
 

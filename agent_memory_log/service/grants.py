@@ -1,17 +1,19 @@
-"""What a caller of the server may do. Each call is checked here, whichever interface it came through."""
+"""The rights of a caller of the server. Each call is checked here, from every interface."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from agent_memory_log.errors import AccessDenied
+from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.records.arguments import Operation, Right
 from agent_memory_log.memory.records.principals import Principal
+from agent_memory_log.memory.records.reports import DeriveReport, Outcome, WriteReport
 from agent_memory_log.service.table import NAMES, needs_principal
 
 RIGHTS: tuple[Right, ...] = ("read", "write", "erase")
@@ -19,16 +21,20 @@ RIGHTS: tuple[Right, ...] = ("read", "write", "erase")
 ALL_AGENTS = ("*", "@*")
 """The patterns of an operator: every agent, and the library's own agents, which hold the memory of all tenants."""
 
+TOKENS_AGENT = "@access"
+"""The agent whose run holds the tokens. No caller may use it, because its writer can grant any right."""
+
 
 class Grant(msgspec.Struct, frozen=True):
-    """What a caller may do.
+    """The rights of a caller, and the memory and the runs that it may reach.
 
     Attributes:
         name: The name of the caller in logs.
         rights: The rights that the caller has. None includes another.
         principal: The memory that the caller may reach, or None for no memory.
-        agents: Patterns of the agents whose runs the caller may use, as in ``support-*``. ``*`` and ``?`` never match
-            the ``@`` at the beginning of the library's own agents, because these hold the memory of all tenants.
+        agents: Patterns of the agents whose runs the caller may use, as in ``support-*``. ``*`` stands for any text and
+            ``?`` for one character. They never match the ``@`` at the beginning of the library's own agents, because
+            these hold the memory of all tenants.
     """
 
     name: str
@@ -38,12 +44,14 @@ class Grant(msgspec.Struct, frozen=True):
 
     def may_use(self, agent: str) -> bool:
         """Return whether the caller may use the runs of an agent."""
+        if agent == TOKENS_AGENT:
+            return False
         reserved = is_reserved(agent)
-        return any(pattern.startswith("@") == reserved and fnmatchcase(agent, pattern) for pattern in self.agents)
+        return any(is_reserved(pattern) == reserved and _matches(agent, pattern) for pattern in self.agents)
 
     @property
     def may_use_all(self) -> bool:
-        """Whether the caller may use every run of the store."""
+        """True if the caller may use every run of the store, except the one of the tokens."""
         return set(ALL_AGENTS) <= set(self.agents)
 
     def narrowed(self, principal: Principal) -> Grant:
@@ -56,6 +64,12 @@ class Grant(msgspec.Struct, frozen=True):
         if own is None or principal.tenant != own.tenant or not principal.scopes.items() <= own.scopes.items():
             raise AccessDenied("the token does not reach the memory of this principal")
         return msgspec.structs.replace(self, principal=principal)
+
+
+def rights_in(names: Collection[str]) -> frozenset[Right]:
+    """Return the rights among some names."""
+    rights: list[Right] = [right for right in RIGHTS if right in names]
+    return frozenset(rights)
 
 
 def check_access(grant: Grant, operation: Operation[Any]) -> None:
@@ -75,11 +89,16 @@ def check_access(grant: Grant, operation: Operation[Any]) -> None:
     agents = set(_agents_of(operation))
     denied = next((agent for agent in sorted(agents) if not grant.may_use(agent)), None)
     if denied is not None:
-        raise AccessDenied(f"{name}: the token does not allow the agent {denied!r}")
+        raise AccessDenied(f"{name}: the token does not allow the agent {describe(denied)}")
     if getattr(operation, "reserved", False) and not grant.may_use_all:
         raise AccessDenied(f"{name}: the token does not allow reserved names")
     if not agents and name in _OF_ALL_RUNS and not grant.may_use_all:
         raise AccessDenied(f"{name} of all agents needs a token that allows all agents")
+
+
+def _matches(agent: str, pattern: str) -> bool:
+    """Return whether a pattern matches the whole agent id. Brackets stand for themselves, because ids may have them."""
+    return fnmatchcase(agent, pattern.replace("[", "[[]"))
 
 
 _OF_ALL_RUNS = frozenset({"runs/expire_runs", "runs/check"})
@@ -93,3 +112,19 @@ def _agents_of(operation: Operation[Any]) -> Iterable[str]:
             yield agent
     for agent, _ in getattr(operation, "runs", None) or ():
         yield agent
+
+
+def visible_result(grant: Grant, result: object) -> object:
+    """Return the result of an operation as the caller may see it.
+
+    A write returns the record that it wrote or met. A caller that may not read gets no record.
+    """
+    if "read" in grant.rights:
+        return result
+    if isinstance(result, Outcome):
+        return msgspec.structs.replace(result, record=None)
+    if isinstance(result, (WriteReport, DeriveReport)):
+        return msgspec.structs.replace(result, outcomes=visible_result(grant, result.outcomes))
+    if isinstance(result, tuple):
+        return tuple(visible_result(grant, item) for item in cast("tuple[object, ...]", result))
+    return result

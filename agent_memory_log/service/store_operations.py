@@ -96,7 +96,7 @@ class ListRuns(Operation[RunPage], frozen=True):
     positional = 1
 
     agent: Annotated[str | None, Meta(description="Only the runs of this agent. Default: all agents.")] = None
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="The most runs of a page.")] = 50
+    limit: Annotated[int, Meta(ge=1, description="The most runs of a page.")] = 50
     cursor: Annotated[str | None, Meta(description="The ``cursor`` of the page before.")] = None
     include_reserved: Annotated[bool, Meta(description="Whether to include the library's own agents.")] = False
 

@@ -50,7 +50,8 @@ def test_command_does_not_import_other_commands(url: str) -> None:
     code = (
         "import sys; from agent_memory_log.cli.main import main; status = main(['runs']); "
         "print([name for name in sys.modules if name.startswith("
-        "('agent_memory_log.memory', 'agent_memory_log.secrets', 'agent_memory_log.cli.export'))]); sys.exit(status)"
+        "('agent_memory_log.memory', 'agent_memory_log.secrets', 'agent_memory_log.cli.export', "
+        "'agent_memory_log.service', 'httpx2'))]); sys.exit(status)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -96,3 +96,28 @@ def test_a_principal_can_only_be_narrowed() -> None:
             USER.narrowed(wider)
     with pytest.raises(AccessDenied):
         OPERATOR.narrowed(narrow)
+
+
+def test_no_pattern_reaches_the_tokens() -> None:
+    for pattern in ("@access", "@*", "@acces?", "*"):
+        assert not Grant("operator", frozenset(RIGHTS), None, (*ALL_AGENTS, pattern)).may_use("@access")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "agent", "is_allowed"),
+    [
+        ("a[1]", "a[1]", True),
+        ("a[1]", "a1", False),
+        ("[!x]", "y", False),
+        ("a?", "ab", True),
+        ("a?", "a", False),
+        ("*", "any\nagent", True),
+        ("a*", "A1", False),
+        ("[@]*", "@memory/acme/user/42", False),
+        ("?memory/*", "@memory/acme/user/42", False),
+        ("@memory/acme/*", "@memory/acme/user/42", True),
+        ("@memory/acme/*", "@memory/acmes/user/42", False),
+    ],
+)
+def test_only_stars_and_question_marks_are_special_in_patterns(pattern: str, agent: str, is_allowed: bool) -> None:
+    assert Grant("user", frozenset(RIGHTS), OWN, (pattern,)).may_use(agent) == is_allowed

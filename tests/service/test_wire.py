@@ -1,4 +1,4 @@
-"""Laws of the wire: what is encoded is decoded unchanged, and every other form is refused with its path."""
+"""Laws of the wire: encoded values are decoded unchanged, and every other form is refused with its path."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_as
 from agent_memory_log.cli.output import BAD, DIM, GOOD, Output, Segment, note
 from agent_memory_log.cli.run_names import existing_run, run_name
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.memory import DeriveReport, Extractor, MemoryClient, Principal
+from agent_memory_log.memory import DeriveReport, Extraction, Extractor, MemoryClient, Principal, RunSlice
 
 
 def derive(
@@ -55,7 +55,7 @@ def derive(
     """
     if not runs and not again:
         raise UsageProblem("give one or more RUNs, or --again for all runs that were read before")
-    with _extractor(with_model=model) as extractor:
+    with extractor_of(with_model=model) as extractor:
         reports = run_async(_derive(store, principal_of(tenant, user, scopes), runs, extractor, again=again))
     output = Output()
     if as_json:
@@ -70,12 +70,23 @@ def derive(
         raise typer.Exit(1)
 
 
-@contextmanager
-def _extractor(*, with_model: bool) -> Generator[Extractor]:
-    if not with_model:
-        from agent_memory_log.memory.extraction import RuleExtractor  # noqa: PLC0415  # compiles many patterns
+class Rules:
+    """The extractor of the rules. It compiles their patterns, which takes a second, when it is first used."""
 
-        yield RuleExtractor()
+    name = "rules"
+
+    def extract(self, new: RunSlice, /) -> Extraction:
+        """Return the candidates of new events."""
+        from agent_memory_log.memory.extraction import RuleExtractor  # noqa: PLC0415  # see above
+
+        return RuleExtractor().extract(new)
+
+
+@contextmanager
+def extractor_of(*, with_model: bool) -> Generator[Extractor]:
+    """Open the extractor of the rules, or that of the model in the environment."""
+    if not with_model:
+        yield Rules()
         return
     try:
         from agent_memory_log.memory.extraction.model import ModelExtractor  # noqa: PLC0415  # needs the extra memory

@@ -43,7 +43,7 @@ def decode_result(operation: type[Operation[_Result]], value: object) -> _Result
 @cache
 def result_form(operation: type[Operation[Any]]) -> Form:
     """Return the form of an operation's result, or of one item of its stream."""
-    (base,) = cast("tuple[object, ...]", operation.__orig_bases__)  # type: ignore[attr-defined]  # of a generic class
+    (base,) = cast("tuple[object, ...]", operation.__orig_bases__)  # type: ignore[attr-defined]  # generic classes have it
     (result,) = get_args(base)
     return form_of(result)
 

@@ -59,8 +59,8 @@ def _described(hint: object, meta: msgspec.Meta) -> Form:
     }
     schema = dict(form.schema)
     if "anyOf" in schema:
-        first, *others = cast("list[Schema]", schema["anyOf"])
-        schema["anyOf"] = [{**first, **bounds}, *others]
+        first, *null = cast("list[Schema]", schema["anyOf"])
+        schema["anyOf"] = [{**first, **bounds}, *null]
     else:
         schema.update(bounds)
     if meta.description:
@@ -117,10 +117,10 @@ def _fixed(items: tuple[Form, ...]) -> Form:
             item.decode(each, f"{path}[{n}]") for n, (item, each) in enumerate(zip(items, values, strict=True))
         )
 
-    schemas = [item.schema for item in items]
-    return Form(
-        encode, decode, {"type": "array", "prefixItems": schemas, "minItems": len(items), "maxItems": len(items)}
-    )
+    first = items[0].schema
+    same_items = all(item.schema == first for item in items)
+    of_items = {"items": first} if same_items else {"prefixItems": [item.schema for item in items]}
+    return Form(encode, decode, {"type": "array", **of_items, "minItems": len(items), "maxItems": len(items)})
 
 
 def _set_of(item: Form) -> Form:

@@ -1,0 +1,133 @@
+"""Runs the server for ``amlog serve``: its callers, its address, its log and its stop."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import socket
+import sys
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+
+import msgspec
+
+from agent_memory_log.cli import stopping
+from agent_memory_log.cli.errors import CommandFailed, UsageProblem
+from agent_memory_log.cli.memory.derive import extractor_of
+from agent_memory_log.cli.memory.options import owner_text
+from agent_memory_log.cli.options import open_or_create
+from agent_memory_log.cli.output import Output
+from agent_memory_log.memory import Extractor, MemoryClient, Principal
+from agent_memory_log.service.access.audit import Audit
+from agent_memory_log.service.access.bearer import BearerCallers
+from agent_memory_log.service.access.token_callers import TokenCallers
+from agent_memory_log.service.access.tokens import load_tokens
+from agent_memory_log.service.callers import Callers, OneCaller
+from agent_memory_log.service.limits import Limits
+from agent_memory_log.service.server import create_app, loop_factory
+from agent_memory_log.service.server import serve as serve_app
+from agent_memory_log.service.server.logs import LineHandler
+from agent_memory_log.store import Store
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The settings of ``amlog serve``. Its options have the same names and describe them."""
+
+    url: str | None
+    host: str
+    port: int
+    principal: Principal | None
+    issuer: Callers | None
+    limits: Limits
+    tls: tuple[Path, Path] | None
+    audit: Path | None
+    with_model: bool
+
+
+def run(settings: Settings) -> None:
+    """Serve until a signal stops the server."""
+    _log_lines()
+    with ExitStack() as resources:
+        with_model = settings.with_model
+        extractor = resources.enter_context(extractor_of(with_model=with_model))
+        runner = resources.enter_context(asyncio.Runner(loop_factory=loop_factory()))
+        runner.run(_serve(settings, extractor))
+    stopping.forget_signal()
+
+
+async def _callers(store: Store, host: str, principal: Principal | None, issuer: Callers | None) -> Callers:
+    """Return the callers with tokens, or the one caller of a server without tokens.
+
+    A store whose tokens have all ended still has tokens, so that the end of the last one does not open it to everybody.
+    """
+    if issuer is None and not await load_tokens(store):
+        if not _is_local(host):
+            raise UsageProblem(
+                f"--host {host}: a server without tokens accepts only requests of this machine. Create a token first "
+                "with amlog tokens create, or give --oidc-issuer"
+            )
+        return OneCaller(principal)
+    if principal is not None:
+        raise UsageProblem("--tenant is for a server without tokens: this one has tokens, which name the tenant")
+    tokens = TokenCallers(store)
+    return tokens if issuer is None else BearerCallers(tokens, issuer)
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        raise CommandFailed(f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}") from error
+
+
+def _log_lines() -> None:
+    handler = LineHandler(sys.stderr.buffer)
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line shows them
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    for name in ("uvicorn", "mcp"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+async def _serve(settings: Settings, extractor: Extractor) -> None:
+    loop = asyncio.get_running_loop()
+    principal, tls = settings.principal, settings.tls
+    async with AsyncExitStack() as resources:
+        opened = await resources.enter_async_context(open_or_create(settings.url))
+        callers = await _callers(opened, settings.host, principal, settings.issuer)
+        listener = resources.enter_context(_listen(settings.host, settings.port))
+        host, port = listener.getsockname()[:2]
+        address = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+        has_tokens = not isinstance(callers, OneCaller)
+
+        def say() -> None:
+            output = Output()
+            output.line(address)
+            if has_tokens:
+                is_open = tls is None and not _is_local(host)
+                warning = ", and without --cert tokens cross the network unencrypted" if is_open else ""
+                output.line(f"each request needs a token{warning}")
+            else:
+                who = "no memory" if principal is None else f"the memory of {owner_text(principal)}"
+                output.line(f"every program of this machine can reach the store and {who}")
+            output.flush()
+
+        server = create_app(
+            opened,
+            callers,
+            memory=MemoryClient(opened, extractor=extractor),
+            limits=settings.limits,
+            audit=Audit(settings.audit),
+            local_port=None if has_tokens else port,
+        )
+        with stopping.Graceful(lambda: loop.call_soon_threadsafe(server.stopping.set)):
+            await serve_app(server, listener, limits=settings.limits, tls=tls, on_ready=say)

@@ -97,6 +97,8 @@ def _overlap(label: list[str], value: list[str]) -> bool:
         ("english", 1, 0.66, 0.97),
         ("english_classes", 0, 0.92, 0.95),
         ("english_classes", 1, 0.92, 0.95),
+        ("orders", 0, 0.93, 0.97),
+        ("orders", 1, 0.93, 0.97),
         ("french", 0, 0.65, 0.95),
         ("french", 1, 0.65, 0.95),
     ],

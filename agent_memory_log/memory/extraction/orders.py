@@ -7,6 +7,10 @@ It is kept whole, with its condition and its reason.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from functools import partial
+
 from agent_memory_log.memory.extraction.keys import Statement, whole_key
 from agent_memory_log.memory.extraction.phrases import Phrases
 from agent_memory_log.memory.records.kinds import Preference
@@ -24,20 +28,55 @@ def read_order(phrases: Phrases, sentence: str, hidden: str, start: int) -> Stat
     """
     opener = phrases.openers.match(hidden, start)
     direct = opener.end() if opener else start
-    if hidden.endswith("?"):
-        direction = phrases.polite.match(hidden, direct)
-    else:
-        condition = phrases.condition.match(hidden, direct)
-        direction = phrases.direction.match(hidden, condition.end() if condition else direct)
-    if direction is None:
+    read_direction = phrases.polite.match if hidden.endswith("?") else partial(_direction, phrases)
+    direction = read_direction(hidden, direct)
+    body = hidden[start : _colon(hidden, direction.start() if direction else direct)]
+    mark = phrases.lasting.search(body) if direction else None
+    if mark is None and (not phrases.plain.match(hidden, direct) or (start and phrases.direction.match(hidden))):
         return None
-    colon = hidden.find(":", direction.start())
-    body = hidden[start : colon if colon > 0 else None]
-    mark = phrases.lasting.search(body)
-    if mark is None:
+    if phrases.task_order.match(hidden, direct):
         return None
-    is_in_opener = start + mark.end() <= direct
-    return whole_order(phrases, sentence[start + mark.start() if is_in_opener else direct :], body)
+    begin = start + mark.start() if mark is not None and start + mark.end() <= direct else direct
+    return whole_order(phrases, sentence[begin:], body)
+
+
+def read_stated_order(
+    phrases: Phrases, text: str, hidden: str, before: int, start: int, end: int
+) -> Iterator[Statement]:
+    """Yield the order that a sentence of ``text`` is, or that it makes of the sentence that begins at ``before``."""
+    sentence = hidden[start:end].rstrip(" \t.!…")
+    opener = phrases.openers.match(sentence)
+    direct = opener.end() if opener else 0
+    colon = sentence.find(": ")
+    order = None
+    if before < start and phrases.settled.match(sentence, direct):
+        if "?" not in hidden[before:start]:
+            order = whole_order(phrases, text[before:end], "")
+    elif (
+        phrases.stated.match(sentence, direct)
+        or (colon > 0 and phrases.settled.match(sentence, colon + 2))
+        or (any(map(sentence.__contains__, phrases.aimed)) and phrases.anywhere.search(sentence))
+    ) and not phrases.task_order.match(sentence, direct):
+        order = whole_order(phrases, text[start + direct : end], sentence)
+    if order is not None and not phrases.once.search(sentence) and not phrases.reported.search(sentence):
+        yield order
+
+
+def _colon(hidden: str, start: int) -> int | None:
+    colon = hidden.find(": ", start)
+    return colon if colon > 0 else None
+
+
+def _direction(phrases: Phrases, hidden: str, start: int) -> re.Match[str] | None:
+    """Return the direction at ``start``, or after the condition that begins there."""
+    condition = phrases.condition.match(hidden, start)
+    if condition is None:
+        return phrases.direction.match(hidden, start)
+    return (
+        phrases.direction.match(hidden, condition.end())
+        or phrases.direction.match(hidden, start)
+        or phrases.reaction.match(hidden, condition.end())
+    )
 
 
 def order_after_colon(phrases: Phrases, hidden: str, begin: int) -> tuple[int, ...]:

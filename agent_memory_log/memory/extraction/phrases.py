@@ -18,6 +18,8 @@ Topic = str
 """
 
 _TABLE = read_table(__name__, "phrases")
+_ORDERS = read_table(__name__, "orders")
+_PARTS: dict[str, Any] = _TABLE["parts"] | _ORDERS["parts"]
 
 LANGUAGES = {name: language for language, names in _TABLE["languages"].items() for name in names.split()}
 """The names of languages, mapped to the one name that is stored."""
@@ -63,6 +65,7 @@ class Phrases(msgspec.Struct, frozen=True):
 
     Attributes:
         hints: Lower-case texts. If a message has none of them, no pattern can match.
+        order_hints: Lower-case texts. If a sentence has none of them, it is no order.
         openers: Words that may come before a pattern.
         joint: The beginning of a new clause.
         unreal: Words that make what follows them hypothetical.
@@ -77,6 +80,13 @@ class Phrases(msgspec.Struct, frozen=True):
         lasting: Words that make an order hold after the current message.
         condition: The condition with which a standing order begins.
         direction: The beginning of what an order tells the assistant to do.
+        reaction: What follows the condition of an order, if it is no direction.
+        plain: The beginning of an order that lasts by its object, such as ``don't use emojis``.
+        stated: A statement that says how everything that the assistant makes for the user must be.
+        anywhere: The same anywhere in a sentence with one of the texts of ``aimed``.
+        aimed: Texts that name the assistant, or each of its answers.
+        settled: A sentence that makes the sentence before it an order that lasts.
+        task_order: The beginning of a request for a text about orders, which is no order.
         polite: The beginning of an order that is said as a question.
         compound: Words that show that an order has more than one part.
         request: Words that ask the assistant for something.
@@ -91,6 +101,7 @@ class Phrases(msgspec.Struct, frozen=True):
     """
 
     hints: tuple[str, ...]
+    order_hints: tuple[str, ...]
     openers: re.Pattern[str]
     joint: Caseless
     unreal: Caseless
@@ -105,6 +116,13 @@ class Phrases(msgspec.Struct, frozen=True):
     lasting: Caseless
     condition: re.Pattern[str]
     direction: re.Pattern[str]
+    reaction: re.Pattern[str]
+    plain: re.Pattern[str]
+    stated: re.Pattern[str]
+    anywhere: re.Pattern[str]
+    aimed: tuple[str, ...]
+    settled: re.Pattern[str]
+    task_order: re.Pattern[str]
     polite: re.Pattern[str]
     compound: Caseless
     request: Caseless
@@ -126,6 +144,10 @@ class Phrases(msgspec.Struct, frozen=True):
         """Return whether a pattern could match in a text from ``plain_form``."""
         return has_hint(self.hints, plain)
 
+    def may_order(self, plain: str) -> bool:
+        """Return whether a text may have an order. The text is from ``plain_form``."""
+        return has_hint(self.order_hints, plain)
+
 
 def has_hint(hints: tuple[str, ...], plain: str) -> bool:
     """Return whether a text from ``plain_form`` has one of the hints. A cheap filter for most messages."""
@@ -144,16 +166,12 @@ _NOTHING = "(?!)"
 """The pattern of a list that a language does not have. It matches no text."""
 
 
-def _any_of(patterns: list[str]) -> re.Pattern[str]:
-    return _pattern("|".join(patterns) or _NOTHING, _TABLE["parts"])
+def _alternatives(text: str, parts: dict[str, Any] = _PARTS) -> str:
+    return with_parts("|".join(text.split()).replace("_", r"\s"), parts).replace(" ", r"\s")
 
 
-def _alternatives(text: str) -> str:
-    return with_parts("|".join(text.split()).replace("_", r"\s"), _TABLE["parts"]).replace(" ", r"\s")
-
-
-def _words(text: str) -> Caseless:
-    return Caseless(rf"\b(?:{_alternatives(text)})\b")
+def _words(text: str, parts: dict[str, Any] = _PARTS) -> Caseless:
+    return Caseless(rf"\b(?:{_alternatives(text, parts)})\b")
 
 
 def _openers(text: str) -> re.Pattern[str]:
@@ -176,11 +194,12 @@ def _pattern(text: str, parts: dict[str, Any]) -> re.Pattern[str]:
     return re.compile(_source(text, parts), re.IGNORECASE)
 
 
-def _phrases(table: dict[str, Any]) -> Phrases:
-    parts = _TABLE["parts"] | {"passing": table["passing"]} | table.get("parts", {})
+def _phrases(table: dict[str, Any], orders: dict[str, Any]) -> Phrases:
+    parts = _PARTS | {"passing": table["passing"]} | table.get("parts", {}) | orders["parts"]
     patterns = tuple((topic, _pattern(pattern, parts)) for topic, pattern in table["patterns"])
     return Phrases(
         hints=tuple(table["hints"]),
+        order_hints=tuple(orders["hints"]),
         openers=_openers(table["openers"]),
         joint=_joint(table["joint"]),
         unreal=_words(table["unreal"]),
@@ -191,12 +210,19 @@ def _phrases(table: dict[str, Any]) -> Phrases:
         head_first=table["head_first"],
         reported=_words(table["reported"]),
         end=Caseless("|".join(table["end"])),
-        momentary=_words(table["momentary"]),
-        lasting=_words(table.get("lasting", _NOTHING)),
-        condition=_any_of(table.get("condition", [])),
-        direction=_any_of(table.get("direction", [])),
-        polite=_any_of(table.get("polite", [])),
-        compound=Caseless("|".join(table.get("compound", [_NOTHING]))),
+        momentary=_words(orders["momentary"]),
+        lasting=_words(orders["lasting"], parts),
+        condition=_pattern("|".join(orders["condition"]), parts),
+        direction=_pattern("|".join(orders["direction"]), parts),
+        reaction=_pattern("|".join(orders["reaction"]), parts),
+        plain=_pattern("|".join(orders["plain"]), parts),
+        stated=_pattern("|".join(orders["stated"]), parts),
+        anywhere=_pattern("|".join(orders["anywhere"]), parts),
+        aimed=tuple(orders["aimed"]),
+        settled=_pattern("|".join(orders["settled"]), parts),
+        task_order=_pattern("|".join(orders["task"]), parts),
+        polite=_pattern("|".join(orders["polite"]), parts),
+        compound=Caseless("|".join(orders["compound"])),
         request=_words(table.get("request", _NOTHING)),
         aside=Caseless(_alternatives(table.get("aside", _NOTHING))),
         regular=_words(table.get("regular", _NOTHING)),
@@ -215,14 +241,15 @@ class Language:
     To compile the phrases of a language takes a tenth of a second or more.
     """
 
-    def __init__(self, table: dict[str, Any]) -> None:
-        self.hints: tuple[str, ...] = tuple(table["hints"])
+    def __init__(self, table: dict[str, Any], orders: dict[str, Any]) -> None:
+        self.hints: tuple[str, ...] = (*table["hints"], *orders["hints"])
         self._table = table
+        self._orders = orders
 
     @cached_property
     def phrases(self) -> Phrases:
         """The compiled phrases."""
-        return _phrases(self._table)
+        return _phrases(self._table, self._orders)
 
 
-ALL = tuple(map(Language, _TABLE["phrases"].values()))
+ALL = tuple(Language(table, _ORDERS["orders"][name]) for name, table in _TABLE["phrases"].items())

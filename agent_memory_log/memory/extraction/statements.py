@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from agent_memory_log.memory.extraction.keys import Statement, category, key_words, keyed, whole_key
-from agent_memory_log.memory.extraction.orders import order_after_colon, read_order, whole_order
+from agent_memory_log.memory.extraction.orders import order_after_colon, read_order, read_stated_order
 from agent_memory_log.memory.extraction.phrases import (
     ALL,
     LANGUAGES,
@@ -51,9 +51,6 @@ _EVENT = "event"
 
 _ABOUT_USER = (_CLAUSE, "fact:", "preference:likes", "preference:dislikes")
 """The beginnings of the topics whose values describe the user, and not the task."""
-
-_STANDING = "standing"
-"""The topic of an order with its condition, such as ``whenever I ask about recipes, list the serving size``."""
 
 _FENCE = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
 _QUOTED_LINE = re.compile(r"^(?:[ \t]*[>|]|\t| {4}).*$", re.MULTILINE)
@@ -100,15 +97,41 @@ def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
     if any(phrases.withdrawn.search(hidden) for phrases in languages):
         return
     languages = tuple(phrases.of_message(hidden) for phrases in languages)
+    before = 0
     for start, end in _sentences(hidden):
         earlier = hidden[max(0, start - _NEAR) : start]
+        plain_sentence = plain_form(hidden[start:end])
         for phrases in languages:
             sentence, bare = _with_subject(phrases, text[start:end], hidden[start:end], earlier)
-            if phrases.may_stand_in(plain_form(bare)):
+            plain = plain_form(bare) if bare != hidden[start:end] else plain_sentence
+            statements: tuple[Statement, ...] = ()
+            if phrases.may_stand_in(plain):
                 read_part = _read_question if bare.rstrip().endswith("?") else _read_sentence
                 statements = tuple(read_part(phrases, sentence, bare))
+                stated = [str(statement.data.value) for statement in statements]
+                yield from (*statements, *_mentions(phrases, sentence, bare, stated))
+                if statements:
+                    continue
+            elif phrases.may_order(plain):
+                statements = tuple(_orders(phrases, sentence, bare))
                 yield from statements
-                yield from _mentions(phrases, sentence, bare, [str(statement.data.value) for statement in statements])
+            if not statements and not bare.endswith("?") and phrases.may_order(plain):
+                yield from read_stated_order(phrases, text, hidden, before, start, end)
+        before = start
+
+
+def _orders(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Statement]:
+    """Yield the order of a sentence that has no words of other statements."""
+    hidden = hidden.rstrip(" \t.!…")
+    opener = phrases.openers.match(hidden)
+    if phrases.task_order.match(hidden, opener.end() if opener else 0):
+        return
+    for start in (0, *(joint.end() for joint in phrases.joint.finditer(hidden, 0))):
+        order = read_order(phrases, sentence, hidden, start)
+        if order is not None:
+            if not _is_reported(phrases, hidden, start):
+                yield order
+            return
 
 
 def _with_subject(phrases: Phrases, sentence: str, hidden: str, earlier: str) -> tuple[str, str]:
@@ -175,6 +198,8 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str, begin: int = 0)
     body = hidden.rstrip(" \t.!…")
     compound = max((part.start() for part in phrases.compound.finditer(body, begin)), default=-1)
     joints = (joint.end() for joint in phrases.joint.finditer(hidden, begin))
+    opener = phrases.openers.match(body, begin)
+    is_task = phrases.task_order.match(body, opener.end() if opener else begin) is not None
     read = 0
     last_value = ""
     for start in (begin, *order_after_colon(phrases, body, begin), *joints):
@@ -182,7 +207,7 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str, begin: int = 0)
             continue
         opener = phrases.openers.match(body, start)
         position = opener.end() if opener else start
-        order = read_order(phrases, sentence, body, start)
+        order = None if is_task else read_order(phrases, sentence, body, start)
         if order is not None and _is_reported(phrases, body, start):
             return
         if order is None or position > compound:
@@ -220,18 +245,11 @@ def _is_reported(phrases: Phrases, hidden: str, position: int) -> bool:
 
 
 def _is_real(phrases: Phrases, topic: Topic, before: str, statement: Statement) -> bool:
-    """Return whether a statement is not hypothetical and outlasts the task. An order may name its condition."""
+    """Return whether a statement is not hypothetical and outlasts the task."""
     value = statement.data.value
     if topic.startswith(_ABOUT_USER) and phrases.task.search(value):
         return False
-    return topic == _STANDING or not any(map(phrases.unreal.search, (before, value)))
-
-
-def _standing(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
-    """Return an order with its condition, which is not cut where the condition ends."""
-    del topic
-    order = sentence[slice(*match.span("value"))]
-    return whole_order(phrases, order, order)
+    return not any(map(phrases.unreal.search, (before, value)))
 
 
 def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
@@ -280,7 +298,7 @@ def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str)
     return Statement(Fact(key, value), _WEAK) if key else None
 
 
-_WHOLE = {_STANDING: _standing, _CLAUSE: _clause, _EVENT: _clause}
+_WHOLE = {_CLAUSE: _clause, _EVENT: _clause}
 """Reads the topics whose value is more than the value of an attribute."""
 
 

@@ -44,7 +44,7 @@ def mcp(
     except ModuleNotFoundError as error:
         if error.name not in ("mcp", "mcp_types"):
             raise
-        raise CommandFailed("amlog mcp needs the MCP package: pip install 'agent-memory-log[mcp]'") from error
+        raise CommandFailed("amlog mcp needs the extra mcp: pip install 'agent-memory-log[mcp]'") from error
     rights = rights_in(["read"] if read_only else RIGHTS)
     grant = Grant("stdio", rights, principal_of(tenant, user, scopes), tuple(agents or ()))
 

@@ -68,6 +68,11 @@ def scheme(url: str | None) -> str:
     return store_url(url).split(":", 1)[0]
 
 
+def is_of_server(url: str) -> bool:
+    """Return whether the URL of a store is that of a server."""
+    return scheme(url).lower() in ("http", "https")
+
+
 def open_existing(url: str | None) -> OpeningStore:
     """Open a store that must exist. Raises ``CommandFailed`` if its file is missing.
 

@@ -10,7 +10,7 @@ import typer
 
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.memory.options import Scopes, User, principal_of
-from agent_memory_log.cli.options import StoreUrl, store_url
+from agent_memory_log.cli.options import StoreUrl, is_of_server, store_url
 from agent_memory_log.cli.outfile import check_output
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.service.callers import Callers
@@ -24,7 +24,8 @@ def serve(
     store: StoreUrl = None,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="The port to listen on. 0 chooses a free port.")
+        int,
+        typer.Option("--port", min=0, max=65535, metavar="PORT", help="The port to listen on. 0 chooses a free port."),
     ] = PORT,
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="NAME", help="The tenant of the memory.", show_default=False)
@@ -90,6 +91,8 @@ def serve(
     principal = None if tenant is None else principal_of(tenant, user, scopes)
     if principal is None and (user is not None or scopes):
         raise UsageProblem("--user and --scope need --tenant")
+    if is_of_server(store_url(store)):
+        raise UsageProblem("--store is the URL of another server: give the store that this server has")
     if audit is not None:
         check_output(audit, store_url(store))
     tls = None if cert is None or key is None else (cert, key)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import os
 import socket
+import ssl
 import sys
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
@@ -48,6 +50,8 @@ class Settings(msgspec.Struct, frozen=True):
 
 def run(settings: Settings) -> None:
     """Serve until a signal stops the server."""
+    if settings.tls is not None:
+        _check_tls(*settings.tls)
     _log_lines()
     with ExitStack() as resources:
         with_model = settings.with_model
@@ -85,9 +89,22 @@ def _is_local(host: str) -> bool:
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        socket.getaddrinfo(host, port, family)  # create_server hides which error is one of the name
         return socket.create_server((host, port), family=family, backlog=1024)
+    except socket.gaierror as error:
+        raise CommandFailed(f"--host {host}: {error.strerror}") from error
     except OSError as error:
-        raise CommandFailed(f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}") from error
+        reason = os.strerror(error.errno or 0)
+        option = "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"
+        raise CommandFailed(f"cannot listen on {host} port {port}: {reason}; choose another {option}") from error
+
+
+def _check_tls(certificate: Path, key: Path) -> None:
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:
+        reason = error.strerror or error
+        raise CommandFailed(f"--cert {certificate} and --key {key} cannot be used: {reason}") from error
 
 
 def _log_lines() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from agent_memory_log.cli.errors import UsageProblem
 from agent_memory_log.cli.memory.options import Scopes, User, owner_text, principal_of
-from agent_memory_log.cli.options import AsJson, StoreUrl, open_or_create, reflowed, run_async, with_store
+from agent_memory_log.cli.options import AsJson, StoreUrl, is_of_server, open_or_create, reflowed, run_async, with_store
 from agent_memory_log.cli.output import BAD, DIM, GOOD, NAME, Column, Output, note
 from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.events.event import format_timestamp
@@ -105,7 +104,7 @@ def list_tokens(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
 
 
 def revoke(
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The name or the id of the token.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name or the id of the token.", show_default=False)],
     *,
     store: StoreUrl = None,
     as_json: AsJson = False,
@@ -116,16 +115,13 @@ def revoke(
 
     With --json: an object with the keys of amlog tokens list.
     """
-    revoked = with_store(_local(store), lambda opened: revoke_token(opened, token))
+    revoked = with_store(_local(store), lambda opened: revoke_token(opened, name))
     Output().report(_json_of(revoked), f"revoked {revoked.grant.name} ({revoked.id})", as_json=as_json)
-
-
-_REMOTE = re.compile("https?:", re.IGNORECASE)
 
 
 def _local(url: str | None) -> str | None:
     """Return the URL of a store. Raises ``UsageProblem`` for that of a server, which never lets its tokens be used."""
-    if url is not None and _REMOTE.match(url):
+    if url and is_of_server(url):
         raise UsageProblem("a server does not manage its own tokens: give --store the URL that the server itself has")
     return url
 

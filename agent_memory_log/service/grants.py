@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from agent_memory_log.errors import AccessDenied
-from agent_memory_log.events.fields import describe
+from agent_memory_log.events.fields import shown
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.records.arguments import Operation, Right
 from agent_memory_log.memory.records.principals import Principal
@@ -20,6 +20,8 @@ RIGHTS: tuple[Right, ...] = ("read", "write", "erase")
 
 ALL_AGENTS = ("*", "@*")
 """The patterns of an operator: every agent, and the library's own agents, which hold the memory of all tenants."""
+
+_OPERATOR = "the token of an operator, with " + " ".join(f"--agents {pattern!r}" for pattern in ALL_AGENTS)
 
 TOKENS_AGENT = "@access"
 """The agent whose run holds the tokens. No caller may use it, because its writer can grant any right."""
@@ -62,7 +64,10 @@ class Grant(msgspec.Struct, frozen=True):
         """
         own = self.principal
         if own is None or principal.tenant != own.tenant or not principal.scopes.items() <= own.scopes.items():
-            raise AccessDenied("the token does not reach the memory of this principal")
+            raise AccessDenied(
+                "the caller does not reach the memory of this principal: compare it with the tenant, user and scopes of "
+                "the token, or of amlog serve"
+            )
         return msgspec.structs.replace(self, principal=principal)
 
 
@@ -85,15 +90,17 @@ def check_access(grant: Grant, operation: Operation[Any]) -> None:
     if operation.right not in grant.rights:
         raise AccessDenied(f"{name} needs the right {operation.right}, which the token does not have")
     if needs_principal(type(operation)) and grant.principal is None:
-        raise AccessDenied(f"{name} needs a token with a tenant and a user")
+        raise AccessDenied(
+            f"{name} needs a token with a tenant and a user; a server without tokens needs --tenant and --user"
+        )
     agents = set(_agents_of(operation))
     denied = next((agent for agent in sorted(agents) if not grant.may_use(agent)), None)
     if denied is not None:
-        raise AccessDenied(f"{name}: the token does not allow the agent {describe(denied)}")
+        raise AccessDenied(f"{name}: the token does not allow the agent {shown(denied)}")
     if getattr(operation, "reserved", False) and not grant.may_use_all:
-        raise AccessDenied(f"{name}: the token does not allow reserved names")
+        raise AccessDenied(f"{name}: reserved names need {_OPERATOR}")
     if not agents and name in _OF_ALL_RUNS and not grant.may_use_all:
-        raise AccessDenied(f"{name} of all agents needs a token that allows all agents")
+        raise AccessDenied(f"{name} needs an agent, or {_OPERATOR}")
 
 
 def _matches(agent: str, pattern: str) -> bool:

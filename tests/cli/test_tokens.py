@@ -53,9 +53,15 @@ def test_list_and_revoke_never_show_a_token(amlog: Amlog) -> None:
         assert not TOKEN.search(amlog.ok(*command).out)
 
 
+def test_a_pasted_token_is_not_repeated_and_its_id_is_named(amlog: Amlog) -> None:
+    created = amlog("tokens", "create", *USER, "--name", "a", "--json").json
+    error = amlog.error("tokens", "revoke", created["token"])
+    assert error == f"expected the name or the id of a token, got the token itself: its id is {created['id']}"
+
+
 def test_a_store_without_tokens_lists_none(amlog: Amlog) -> None:
     amlog("tokens", "create", *USER, "--name", "a")
-    assert "no active token has the name or id str 'b'" in amlog.error("tokens", "revoke", "b")
+    assert "no active token has the name or id 'b'" in amlog.error("tokens", "revoke", "b")
     amlog.ok("tokens", "revoke", "a")
     assert "no active token" in amlog.error("tokens", "revoke", "a")
 

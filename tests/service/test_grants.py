@@ -84,6 +84,13 @@ def test_an_operator_reaches_all_runs_and_no_memory() -> None:
         check_access(OPERATOR, Get(key="k"))
 
 
+@pytest.mark.parametrize("operation", [CheckStore(), ExpireRuns(), AppendEvents("a", "r", (), reserved=True)])
+def test_the_patterns_of_an_operator_are_named(operation: Operation[Any]) -> None:
+    with pytest.raises(AccessDenied, match=r"the token of an operator, with --agents '\*' --agents '@\*'"):
+        check_access(Grant("user", frozenset(RIGHTS), OWN, ("*",)), operation)
+    check_access(OPERATOR, operation)
+
+
 def test_a_principal_can_only_be_narrowed() -> None:
     narrow = Principal(tenant="acme", scopes={"user": "42"})
     assert USER.narrowed(narrow).principal == narrow

@@ -54,6 +54,10 @@ def test_commands_give_the_same_output_on_a_server(server: ServerProcess, amlog:
         ("delete", "ops-agent/copy", "--yes"),
         ("expire", "--json"),
         ("memory", "link", RUN, *MEMORY),
+        ("memory", "derive", RUN, *MEMORY),
+        ("memory", "derive", "--again", *MEMORY),
+        ("memory", "rebuild", *MEMORY),
+        ("memory", "stats", *MEMORY),
         ("memory", "search", "checkout", *MEMORY),
         ("memory", "list", *MEMORY),
         ("memory", "export", *MEMORY),
@@ -87,13 +91,15 @@ def test_commands_for_local_files_are_refused(server: ServerProcess, amlog: Amlo
     assert amlog.error("compact", "--store", server.url) == "http: stores cannot be compacted"
     assert "use amlog copy" in amlog.error("backup", "b.db", "--store", server.url)
     error = amlog.error("memory", "list", "--tenant", "other", "--user", "42", "--store", server.url)
-    assert error == "the token does not reach the memory of this principal"
+    assert error.startswith("the caller does not reach the memory of this principal: compare it with the tenant")
 
 
 def test_errors_say_what_to_do(amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
     with reserve_port() as reservation:
         url = f"http://{HOST}:{port_of(reservation)}"
-        assert amlog.error("runs", "--store", url) == f"{url}: runs/peek_runs: no connection: Connection refused"
+        assert amlog.error("runs", "--store", url) == (
+            f"{url}: runs/peek_runs: no connection: Connection refused; check host and port, and that the server runs"
+        )
     page = reply(b"<html>It works!</html>", "404 Not Found", "text/html")
     denied = problem("401 Unauthorized", "unauthenticated")
     with ScriptedServer([page, denied], opens=False) as server:
@@ -102,13 +108,26 @@ def test_errors_say_what_to_do(amlog: Amlog, monkeypatch: pytest.MonkeyPatch) ->
             f"{url}: runs/peek_runs: the answer is 404 Not Found with text/html; this is not the address of a server "
             "of agent-memory-log: check host, port and path of the URL"
         )
-        assert amlog.error("runs", "--store", url) == "detail of unauthenticated"
+        assert amlog.error("runs", "--store", url) == (
+            f"{url}: runs/peek_runs: detail of unauthenticated; the client reads it from AMLOG_TOKEN, or from the "
+            "variable that token_env names"
+        )
     monkeypatch.setenv("AMLOG_TOKEN", "two words")
     assert amlog.error("runs", "--store", "https://host").startswith("the environment variable AMLOG_TOKEN")
     for url in ("https://host?token=s3cr3t", "https://me:s3cr3t@host"):
         error = amlog.error("runs", "--store", url)
         assert "?token_env=NAME" in error
         assert "s3cr3t" not in error
+
+
+def test_an_encrypted_url_of_a_server_without_tls_is_refused(server: ServerProcess, amlog: Amlog) -> None:
+    error = amlog.error("runs", "--store", server.url.replace("http:", "https:"))
+    assert error.endswith("; the server has no TLS: use http:")
+
+
+def test_the_server_and_not_the_command_chooses_the_model(server: ServerProcess, amlog: Amlog) -> None:
+    error = amlog.error("memory", "derive", RUN, "--model", *MEMORY, "--store", server.url, status=2)
+    assert "amlog serve --model" in error
 
 
 def test_a_wrong_path_of_a_server_is_refused(server: ServerProcess, amlog: Amlog) -> None:

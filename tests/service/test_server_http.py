@@ -93,12 +93,12 @@ def test_the_pages_for_monitors_answer(server: Serving, path: str) -> None:
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        (b"", "not JSON"),
+        (b"", "the body is empty"),
         (b"{", "not JSON"),
         (b"\xff\xfe", "not JSON"),
         (b"[]", "the body must be an object"),
         (b'{"agent":"a"}', "run is missing"),
-        (b'{"agent":"a","run":"r","run":"s","x":1}', "no field str 'x'"),
+        (b'{"agent":"a","run":"r","run":"s","x":1}', "no field 'x'"),
         (b'{"agent":"\\ud800","run":"r"}', ""),
         (b"[" * 100_000, "nesting"),
         (b'{"agent":' * 50_000, "nesting"),

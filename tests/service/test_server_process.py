@@ -195,7 +195,8 @@ def test_tls_protects_the_connection(tmp_path: Path) -> None:
         (("--cert", "x"), "--cert and --key belong together"),
         (("--user", "1"), "--user and --scope need --tenant"),
         (("--tenant", "a"), "no user or scope"),
-        (("--cert", "missing", "--key", "missing"), "No such file"),
+        (("--cert", "missing", "--key", "lost"), "--cert missing and --key lost cannot be used: No such file"),
+        (("--store", "http://127.0.0.1:1"), "--store is the URL of another server"),
     ],
 )
 def test_wrong_options_are_refused(options: tuple[str, ...], message_: str) -> None:
@@ -220,10 +221,25 @@ def test_only_a_server_needs_its_extra(arguments: tuple[str, ...]) -> None:
         assert ran.returncode == 1
 
 
+def test_a_host_of_another_machine_is_refused(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/runs.db"
+    amlog.run("tokens", "create", "--agents", "support", "--store", store)
+    for host, message_ in (
+        ("no-such-host.invalid", "amlog: --host no-such-host.invalid: "),
+        (
+            "192.0.2.1",
+            "amlog: cannot listen on 192.0.2.1 port 0: Cannot assign requested address; choose another --host",
+        ),
+    ):
+        ran = amlog.run("serve", "--store", store, "--port", "0", "--host", host)
+        assert (ran.status, ran.err.count("\n")) == (1, 1)
+        assert ran.err.startswith(message_)
+
+
 def test_a_taken_port_is_refused(tmp_path: Path) -> None:
     with ServerProcess("memory:", tmp_path / "log") as server:
         ran = amlog.run("serve", "--store", "memory:", "--port", str(urlsplit(server.url).port))
     assert (ran.status, ran.err) == (
         1,
-        f"amlog: cannot listen on 127.0.0.1 port {server.port}: Address already in use\n",
+        f"amlog: cannot listen on 127.0.0.1 port {server.port}: Address already in use; choose another --port\n",
     )

@@ -89,7 +89,7 @@ def test_results_of_memory_stay_equal() -> None:
     [
         (LoadRun, [], "the body must be an object"),
         (LoadRun, {"agent": "a"}, "run is missing"),
-        (LoadRun, {"agent": "a", "run": "r", "before": 1}, "has no field str 'before', only agent, run, after"),
+        (LoadRun, {"agent": "a", "run": "r", "before": 1}, "has no field 'before', only agent, run, after"),
         (LoadRun, {"agent": "a", "run": 1}, "run must be text"),
         (LoadRun, {"agent": "a", "run": "r", "after": 1.5}, "after must be an integer"),
         (LoadRun, {"agent": "a", "run": "r", "after": True}, "after must be an integer"),

@@ -11,11 +11,11 @@ import typer
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.memory.options import Scopes, Tenant, User, principal_of
 from agent_memory_log.cli.memory.views import outcome_map, outcomes_text, write_outcomes
-from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
+from agent_memory_log.cli.options import AsJson, StoreUrl, is_of_server, open_existing, run_async, store_url
 from agent_memory_log.cli.output import BAD, DIM, GOOD, Output, Segment, note
 from agent_memory_log.cli.run_names import existing_run, run_name
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.memory import DeriveReport, Extraction, Extractor, MemoryClient, Principal, RunSlice
+from agent_memory_log.memory import DeriveReport, Extraction, Extractor, MemoryClient, Principal, RunSlice, ServesMemory
 
 
 def derive(
@@ -44,7 +44,8 @@ def derive(
     """Learn memories from the new events of runs.
 
     Without --model, rules find the user's explicit statements and the lessons of errors and tool results. Deriving
-    again writes nothing twice, and forgotten values are not learned again.
+    again writes nothing twice, and forgotten values are not learned again. On the store of a server, the server derives
+    with the rules, or with the model of amlog serve --model.
 
     The exit status is 1 if a run could not be read to its end. Nothing is lost then, because the next derive reads the
     same events again.
@@ -55,6 +56,8 @@ def derive(
     """
     if not runs and not again:
         raise UsageProblem("give one or more RUNs, or --again for all runs that were read before")
+    if model and is_of_server(store_url(store)):
+        raise UsageProblem("--model has no effect on a server: start the server with amlog serve --model")
     with extractor_of(with_model=model) as extractor:
         reports = run_async(_derive(store, principal_of(tenant, user, scopes), runs, extractor, again=again))
     output = Output()
@@ -105,7 +108,7 @@ async def _derive(
     url: str | None, principal: Principal, names: Sequence[str] | None, extractor: Extractor, *, again: bool
 ) -> list[DeriveReport]:
     async with open_existing(url) as store:
-        memory = MemoryClient(store, extractor=extractor).of(principal)
+        memory = MemoryClient(store, extractor=None if isinstance(store, ServesMemory) else extractor).of(principal)
         infos = [await existing_run(store, name) for name in names or ()]
         selected = [(info.agent, info.run) for info in infos]
         if again:

@@ -88,7 +88,7 @@ class Audit:
             "outcome": _bounded(outcome),
         }
         if self._path is None:
-            _logger.info("changed", extra={"fields": fields})
+            _logger.info("audit", extra={"fields": fields})
         else:
             _append(self._path, _line(fields))
 

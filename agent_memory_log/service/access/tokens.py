@@ -16,7 +16,7 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument, VersionConflict
 from agent_memory_log.events.event import Event, new_event
-from agent_memory_log.events.fields import describe
+from agent_memory_log.events.fields import describe, shown
 from agent_memory_log.events.payloads import EventData
 from agent_memory_log.events.registry import register_own_payload
 from agent_memory_log.memory.records.arguments import text_of
@@ -155,11 +155,19 @@ async def revoke_token(store: Store, name: str) -> Token:
         nonlocal revoked
         token = _active(tokens, name)
         if token is None:
-            raise InvalidArgument(f"no active token has the name or id {describe(name)}")
+            raise InvalidArgument(_unknown(name))
         revoked = token.id
         return new_event(AccessTokenRevoked(token.id))
 
     return (await _append(store, decide))[revoked]
+
+
+def _unknown(name: str) -> str:
+    """Return the message for a name of no active token. It never repeats a token, which could still be valid."""
+    token = split_token(name)
+    if token is not None:
+        return f"expected the name or the id of a token, got the token itself: its id is {token[0]}"
+    return f"no active token has the name or id {shown(name)}: see amlog tokens list"
 
 
 async def _append(store: Store, decide: Callable[[Tokens], Event]) -> Tokens:

@@ -19,6 +19,7 @@ from agent_memory_log.errors import (
 )
 from agent_memory_log.events.jsonvalue import decode_json
 from agent_memory_log.memory.records.arguments import Operation
+from agent_memory_log.service.client.address import TOKEN_VARIABLE
 from agent_memory_log.service.client.attempts import Failure
 from agent_memory_log.service.problems import MEDIA_TYPE, error_of
 from agent_memory_log.service.wire import decode_result
@@ -114,6 +115,10 @@ def problem_in(body: bytes | str, server: str) -> AgentMemoryLogError:
         return StoreUnavailable(f"{server}: the server reported an error without a code: {_excerpt(problem)}")
     document = cast("dict[str, Any]", problem)
     error = error_of(document)
+    if isinstance(error, Unauthenticated):
+        return Unauthenticated(
+            f"{server}: {error}; the client reads it from {TOKEN_VARIABLE}, or from the variable that token_env names"
+        )
     if error is None or isinstance(error, StoreClosed):  # the server's handle was closed, and not this one
         code, detail = _excerpt(document.get("code")), _excerpt(document.get("detail"))
         return StoreUnavailable(f"{server}: the server reported the error {code}: {detail}")

@@ -77,7 +77,9 @@ def failure_of(error: httpx2.RequestError, name: str) -> Exception:
         )
     if isinstance(error, _NEVER_SENT):
         is_refused = isinstance(error, httpx2.ConnectError)
-        return Failure(StoreUnavailable(f"no connection: {reason}"), was_sent=False, is_refused=is_refused)
+        has_no_tls = any(getattr(cause, "reason", "") == "WRONG_VERSION_NUMBER" for cause in causes)
+        advice = "the server has no TLS: use http:" if has_no_tls else "check host and port, and that the server runs"
+        return Failure(StoreUnavailable(f"no connection: {reason}; {advice}"), was_sent=False, is_refused=is_refused)
     kind = "no answer in time" if isinstance(error, httpx2.TimeoutException) else "the connection broke"
     return Failure(StoreUnavailable(f"{kind}: {reason}"))
 

@@ -9,6 +9,7 @@ import traceback
 from datetime import UTC, datetime
 from typing import BinaryIO
 
+from agent_memory_log.events.event import format_timestamp
 from agent_memory_log.events.jsonvalue import encode_json
 
 LOGGER = logging.getLogger("agent_memory_log.server")
@@ -24,7 +25,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         line: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": format_timestamp(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
             "message": record.getMessage(),
             **getattr(record, "fields", {}),

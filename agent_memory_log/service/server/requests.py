@@ -125,6 +125,8 @@ class Body:
             self._is_late = True
             seconds = self._limits.body_seconds
             raise Refusal(408, f"the body did not arrive within {seconds:g} seconds: send it again") from error
+        if not any(parts):
+            raise InvalidArgument("the body is empty: send a JSON object, {} if there are no arguments")
         try:
             return decode_json(b"".join(parts))
         except (msgspec.DecodeError, UnicodeError, ValueError) as error:

@@ -74,6 +74,8 @@ def serve(
 ) -> None:
     """Serve a store and its memory over HTTP until Ctrl-C or SIGTERM.
 
+    The store is created if it does not exist.
+
     If the store has tokens, or with --oidc-issuer, each request needs a token, which names the memory and the runs that
     it reaches. See amlog tokens create.
 

@@ -155,7 +155,7 @@ def describe(value: object) -> str:
     return f"{kind} {text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + '...'}"
 
 
-def shown(value: object) -> str:
+def in_quotes(value: object) -> str:
     """Return a name for an error message: a text in quotes, cut if it is long. Any other value as ``describe`` does."""
     return describe(value).removeprefix("str ")
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from agent_memory_log.errors import AccessDenied
-from agent_memory_log.events.fields import shown
+from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.records.arguments import Operation, Right
 from agent_memory_log.memory.records.principals import Principal
@@ -65,8 +65,8 @@ class Grant(msgspec.Struct, frozen=True):
         own = self.principal
         if own is None or principal.tenant != own.tenant or not principal.scopes.items() <= own.scopes.items():
             raise AccessDenied(
-                "the caller does not reach the memory of this principal: compare it with the tenant, user and scopes of "
-                "the token, or of amlog serve"
+                "the caller does not reach the memory of this principal: compare it with the tenant, user and scopes "
+                "of the token, or of amlog serve"
             )
         return msgspec.structs.replace(self, principal=principal)
 
@@ -96,7 +96,7 @@ def check_access(grant: Grant, operation: Operation[Any]) -> None:
     agents = set(_agents_of(operation))
     denied = next((agent for agent in sorted(agents) if not grant.may_use(agent)), None)
     if denied is not None:
-        raise AccessDenied(f"{name}: the token does not allow the agent {shown(denied)}")
+        raise AccessDenied(f"{name}: the token does not allow the agent {in_quotes(denied)}")
     if getattr(operation, "reserved", False) and not grant.may_use_all:
         raise AccessDenied(f"{name}: reserved names need {_OPERATOR}")
     if not agents and name in _OF_ALL_RUNS and not grant.may_use_all:

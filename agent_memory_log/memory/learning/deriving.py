@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.context_payloads import InjectedContext
-from agent_memory_log.events.fields import describe, shown
+from agent_memory_log.events.fields import describe, in_quotes
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.learning.links import link
 from agent_memory_log.memory.learning.writing import note_stop, write
@@ -55,7 +55,7 @@ def rederive(context: Context, call: Rederive) -> Steps[tuple[DeriveReport, ...]
 
 def _chosen(context: Context, agent: str, extractor: Extractor | None) -> Extractor:
     if is_reserved(agent):
-        raise InvalidArgument(f"memory cannot be derived from runs of the reserved agent {shown(agent)}")
+        raise InvalidArgument(f"memory cannot be derived from runs of the reserved agent {in_quotes(agent)}")
     return require_extractor(context, extractor)
 
 

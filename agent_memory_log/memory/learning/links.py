@@ -7,7 +7,7 @@ from datetime import datetime
 
 from agent_memory_log.backend_kit.checks import check_runs
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.fields import shown
+from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.writing import decided
@@ -33,7 +33,7 @@ def link_runs(context: Context, call: LinkRuns) -> Steps[LinkReport]:
     run_ids = list(dict.fromkeys(check_runs(call.runs)))
     for agent, _ in run_ids:
         if is_reserved(agent):
-            raise InvalidArgument(f"runs of the reserved agent {shown(agent)} cannot be linked")
+            raise InvalidArgument(f"runs of the reserved agent {in_quotes(agent)} cannot be linked")
     scope = context.readable_scope(call.scope)
     without_events = yield from _without_events(run_ids)
     linked: list[RunId] = []

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
-from agent_memory_log.events.fields import describe, shown
+from agent_memory_log.events.fields import describe, in_quotes
 from agent_memory_log.memory.learning.writing import change, write
 from agent_memory_log.memory.operations import Get, Remember, Update
 from agent_memory_log.memory.records.candidates import Candidate, checked
@@ -62,7 +62,7 @@ def update(context: Context, call: Update) -> Steps[Outcome]:
     }
     record = yield from get(context, Get(call.id))
     if record is None:
-        raise InvalidArgument(f"there is no active record {shown(call.id)} to update")
+        raise InvalidArgument(f"there is no active record {in_quotes(call.id)} to update")
     data, value, ttl_days = record.data, call.value, call.ttl_days
     if value is not None:
         if not isinstance(data, (Preference, Fact)):

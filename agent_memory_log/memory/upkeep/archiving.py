@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.fields import shown
+from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.remembering import only_outcome
 from agent_memory_log.memory.learning.writing import decided, write
@@ -53,7 +53,7 @@ def restore(context: Context, call: Restore) -> Steps[Outcome]:
     if record.status == "active":
         return _outcome("unchanged", record, "active", "active")
     if record.status != "archived":
-        raise InvalidArgument(f"the record {shown(call.id)} cannot be restored: its status is {record.status}")
+        raise InvalidArgument(f"the record {in_quotes(call.id)} cannot be restored: its status is {record.status}")
     link = Link(RESTORES, record.id)
     subject = context.subject(record.scope)
     yield from subject.refresh()
@@ -74,7 +74,7 @@ def restore(context: Context, call: Restore) -> Steps[Outcome]:
 def _stored_record(context: Context, record_id: str) -> Steps[Record]:
     record = yield from find_record(context, record_id)
     if record is None:
-        raise InvalidArgument(f"there is no record {shown(record_id)}")
+        raise InvalidArgument(f"there is no record {in_quotes(record_id)}")
     return record
 
 

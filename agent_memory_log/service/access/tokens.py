@@ -16,7 +16,7 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument, VersionConflict
 from agent_memory_log.events.event import Event, new_event
-from agent_memory_log.events.fields import describe, shown
+from agent_memory_log.events.fields import describe, in_quotes
 from agent_memory_log.events.payloads import EventData
 from agent_memory_log.events.registry import register_own_payload
 from agent_memory_log.memory.records.arguments import text_of
@@ -167,7 +167,7 @@ def _unknown(name: str) -> str:
     token = split_token(name)
     if token is not None:
         return f"expected the name or the id of a token, got the token itself: its id is {token[0]}"
-    return f"no active token has the name or id {shown(name)}: see amlog tokens list"
+    return f"no active token has the name or id {in_quotes(name)}: see amlog tokens list"
 
 
 async def _append(store: Store, decide: Callable[[Tokens], Event]) -> Tokens:

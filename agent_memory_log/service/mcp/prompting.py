@@ -8,7 +8,7 @@ import msgspec
 from mcp_types import GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.fields import shown
+from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.operations import BuildContext
 from agent_memory_log.memory.search.quoting import safe_json
 from agent_memory_log.models.prompts import read_prompt
@@ -57,7 +57,7 @@ async def get_prompt(caller: Caller, name: str, arguments: Mapping[str, str] | N
     """
     row = _PROMPTS.get(name)
     if row is None:
-        raise InvalidArgument(f"there is no prompt {shown(name)}, only {', '.join(_PROMPTS)}")
+        raise InvalidArgument(f"there is no prompt {in_quotes(name)}, only {', '.join(_PROMPTS)}")
     values = dict(arguments or {})
     if values.keys() != {row.argument} or not values[row.argument].strip():
         raise InvalidArgument(f"the prompt {name} needs the argument {row.argument} and no other")

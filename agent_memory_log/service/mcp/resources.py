@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 from mcp_types import ListResourcesResult, ReadResourceResult, Resource, ResourceTemplate, TextResourceContents
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.fields import shown
+from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.operations import Get, ListRecords
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.memory.search.quoting import quoted
@@ -98,14 +98,14 @@ async def _text_of(caller: Caller, uri: str) -> str:
     if uri.startswith(MEMORY_URI):
         record = await caller.execute(Get(id=_decoded(uri.removeprefix(MEMORY_URI))))
         if record is None:
-            raise InvalidArgument(f"there is no memory {shown(uri)}")
+            raise InvalidArgument(f"there is no memory {in_quotes(uri)}")
         return whole_answer(record, MOST_ANSWER_TOKENS)
     agent, slash, run = uri.removeprefix(RUN_URI).partition("/")
     if not uri.startswith(RUN_URI) or not slash or "/" in run:
-        raise InvalidArgument(f"there is no resource {shown(uri)}: expected {RUN_URI}AGENT/RUN or {MEMORY_URI}ID")
+        raise InvalidArgument(f"there is no resource {in_quotes(uri)}: expected {RUN_URI}AGENT/RUN or {MEMORY_URI}ID")
     snapshot = await caller.execute(LoadRun(_decoded(agent), _decoded(run), limit=_MOST_EVENTS))
     if not snapshot["version"]:
-        raise InvalidArgument(f"there is no run {shown(uri)}")
+        raise InvalidArgument(f"there is no run {in_quotes(uri)}")
     text = listed_answer(snapshot, "log", max_tokens=MOST_ANSWER_TOKENS)
     has_more = snapshot["version"] > snapshot["last_seq"]
     return f"{text}\nThe run has more events: read them with run_read." if has_more else text
@@ -119,4 +119,4 @@ def _decoded(part: str) -> str:
     try:
         return unquote(part, errors="strict")
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"the part {shown(part)} of the URI is not UTF-8") from error
+        raise InvalidArgument(f"the part {in_quotes(part)} of the URI is not UTF-8") from error

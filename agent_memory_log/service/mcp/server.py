@@ -27,7 +27,7 @@ from mcp_types import (
 )
 
 from agent_memory_log.errors import AgentMemoryLogError, DecodeError, InvalidArgument
-from agent_memory_log.events.fields import shown
+from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.search.quoting import safe_json
 from agent_memory_log.service.executing import Caller
 from agent_memory_log.service.mcp.answers import (
@@ -105,7 +105,7 @@ async def _call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Call
     """Call a tool. An error of the call is a result too, so that the model reads it."""
     tool = TOOLS.get(name)
     if tool is None or not tool.is_for(caller.grant):
-        raise MCPError(INVALID_PARAMS, f"there is no tool {shown(name)} for this caller")
+        raise MCPError(INVALID_PARAMS, f"there is no tool {in_quotes(name)} for this caller")
     try:
         operation = operation_of(name, arguments)
         max_tokens, continue_from = _limits(tool, arguments)

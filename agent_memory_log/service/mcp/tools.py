@@ -13,7 +13,7 @@ from mcp_types import Tool as ToolDescription
 from mcp_types import ToolAnnotations
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.fields import shown
+from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.service.grants import Grant
 from agent_memory_log.service.mcp.answers import ANSWER_TOKENS, LEAST_ANSWER_TOKENS, MOST_ANSWER_TOKENS
@@ -110,7 +110,7 @@ def operation_of(name: str, arguments: Mapping[str, Any]) -> Operation[Any]:
     tool, properties = TOOLS[name], _schema(name, TOOLS[name])["properties"]
     unknown = next((argument for argument in arguments if argument not in properties), None)
     if unknown is not None:
-        raise InvalidArgument(f"{name} has no argument {shown(unknown)}, only {', '.join(properties)}")
+        raise InvalidArgument(f"{name} has no argument {in_quotes(unknown)}, only {', '.join(properties)}")
     missing = next((argument for argument in tool.required if argument not in arguments), None)
     if missing is not None:
         raise InvalidArgument(f"{missing} is missing")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, g
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.fields import shown
+from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.records.arguments import Local, Operation
 from agent_memory_log.service.wire.scalars import SCALARS, Form, Schema, decode_object, same, wrong
 
@@ -177,7 +177,7 @@ def struct_form(cls: type[msgspec.Struct], name: str | None = None) -> Form:
         values = decode_object(value, path)
         if values.keys() - fields:
             unknown = next(key for key in values if key not in fields)
-            raise InvalidArgument(f"{path or 'the body'} has no field {shown(unknown)}, only {', '.join(fields)}")
+            raise InvalidArgument(f"{path or 'the body'} has no field {in_quotes(unknown)}, only {', '.join(fields)}")
         below = f"{path}." if path else ""
         for field in fields.values():
             if field.default is msgspec.NODEFAULT and field.name not in values:

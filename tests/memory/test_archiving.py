@@ -73,7 +73,7 @@ def test_only_an_archived_record_can_be_restored(open_memory_store: OpenStore) -
         me.restore(record)
     assert (me.delete(record).action, me.delete(record).reason) == ("unchanged", "superseded")
     for call in (me.delete, me.restore):
-        with pytest.raises(InvalidArgument, match="there is no record str 'unknown'"):
+        with pytest.raises(InvalidArgument, match="there is no record 'unknown'"):
             call("unknown")
     short = me.remember(key="plan", value="trial", ttl_days=1).record
     assert short is not None

@@ -31,7 +31,8 @@ def read_order(phrases: Phrases, sentence: str, hidden: str, start: int) -> Stat
     read_direction = phrases.polite.match if hidden.endswith("?") else partial(_direction, phrases)
     direction = read_direction(hidden, direct)
     body = hidden[start : _colon(hidden, direction.start() if direction else direct)]
-    mark = phrases.lasting.search(body) if direction else None
+    reason = next(phrases.reason.finditer(body, direction.end() - start), None) if direction else None
+    mark = phrases.lasting.search(body[: reason.start() if reason else None]) if direction else None
     if mark is None and (not phrases.plain.match(hidden, direct) or (start and phrases.direction.match(hidden))):
         return None
     if phrases.task_order.match(hidden, direct):
@@ -58,7 +59,8 @@ def read_stated_order(
         or (any(map(sentence.__contains__, phrases.aimed)) and phrases.anywhere.search(sentence))
     ) and not phrases.task_order.match(sentence, direct):
         order = whole_order(phrases, text[start + direct : end], sentence)
-    if order is not None and not phrases.once.search(sentence) and not phrases.reported.search(sentence):
+    unless = (phrases.once, phrases.reported, phrases.void)
+    if order is not None and not any(words.search(sentence) for words in unless):
         yield order
 
 
@@ -82,8 +84,8 @@ def _direction(phrases: Phrases, hidden: str, start: int) -> re.Match[str] | Non
 def order_after_colon(phrases: Phrases, hidden: str, begin: int) -> tuple[int, ...]:
     """Return the position after the colon of ``I like it brief: when I …``, if an order may begin there."""
     after = hidden.find(": ", begin) + 2
-    is_order = after > 1 and phrases.condition.match(hidden, after) and not phrases.direction.match(hidden, begin)
-    return (after,) if is_order else ()
+    may_begin = after > 1 and any(words.match(hidden, after) for words in (phrases.condition, phrases.direction))
+    return (after,) if may_begin and not phrases.direction.match(hidden, begin) else ()
 
 
 def whole_order(phrases: Phrases, order: str, hidden: str) -> Statement | None:

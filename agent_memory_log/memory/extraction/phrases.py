@@ -76,8 +76,10 @@ class Phrases(msgspec.Struct, frozen=True):
         head_first: Whether the noun comes before its adjectives.
         reported: Words before a phrase that attribute it to someone else.
         end: The end of a value.
+        void: Words anywhere in a sentence that leave only its facts, such as "according to the label".
         momentary: Words in an order that tie it to the current message.
         lasting: Words that make an order hold after the current message.
+        reason: The beginning of a reason after an order.
         condition: The condition with which a standing order begins.
         direction: The beginning of what an order tells the assistant to do.
         reaction: What follows the condition of an order, if it is no direction.
@@ -112,8 +114,10 @@ class Phrases(msgspec.Struct, frozen=True):
     head_first: bool
     reported: Caseless
     end: Caseless
+    void: Caseless
     momentary: Caseless
     lasting: Caseless
+    reason: Caseless
     condition: re.Pattern[str]
     direction: re.Pattern[str]
     reaction: re.Pattern[str]
@@ -171,7 +175,7 @@ def _alternatives(text: str, parts: dict[str, Any] = _PARTS) -> str:
 
 
 def _words(text: str, parts: dict[str, Any] = _PARTS) -> Caseless:
-    return Caseless(rf"\b(?:{_alternatives(text, parts)})\b")
+    return Caseless(_spelled(rf"\b(?:{_alternatives(text, parts)})\b"))
 
 
 def _openers(text: str) -> re.Pattern[str]:
@@ -185,7 +189,10 @@ def _joint(text: str) -> Caseless:
 
 def _source(text: str, parts: dict[str, Any]) -> str:
     """Return the source of a pattern. A space in it matches any white space. A letter matches its other spellings."""
-    source = with_parts(text, parts).replace(" ", r"\s+")
+    return _spelled(with_parts(text, parts).replace(" ?", r"\s?").replace(" ", r"\s+"))
+
+
+def _spelled(source: str) -> str:
     return _SPELLED.sub(lambda match: _SPELLINGS.get(match.group(), match.group()), source)
 
 
@@ -210,8 +217,10 @@ def _phrases(table: dict[str, Any], orders: dict[str, Any]) -> Phrases:
         head_first=table["head_first"],
         reported=_words(table["reported"]),
         end=Caseless("|".join(table["end"])),
+        void=_words(orders["void"], parts),
         momentary=_words(orders["momentary"]),
         lasting=_words(orders["lasting"], parts),
+        reason=Caseless(orders["reason"]),
         condition=_pattern("|".join(orders["condition"]), parts),
         direction=_pattern("|".join(orders["direction"]), parts),
         reaction=_pattern("|".join(orders["reaction"]), parts),

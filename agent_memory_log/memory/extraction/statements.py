@@ -107,17 +107,25 @@ def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
             statements: tuple[Statement, ...] = ()
             if phrases.may_stand_in(plain):
                 read_part = _read_question if bare.rstrip().endswith("?") else _read_sentence
-                statements = tuple(read_part(phrases, sentence, bare))
+                statements = _not_void(phrases, bare, read_part(phrases, sentence, bare))
                 stated = [str(statement.data.value) for statement in statements]
                 yield from (*statements, *_mentions(phrases, sentence, bare, stated))
                 if statements:
                     continue
             elif phrases.may_order(plain):
-                statements = tuple(_orders(phrases, sentence, bare))
+                statements = _not_void(phrases, bare, _orders(phrases, sentence, bare))
                 yield from statements
             if not statements and not bare.endswith("?") and phrases.may_order(plain):
                 yield from read_stated_order(phrases, text, hidden, before, start, end)
         before = start
+
+
+def _not_void(phrases: Phrases, hidden: str, statements: Iterator[Statement]) -> tuple[Statement, ...]:
+    """Return the statements of a sentence, or only its facts if it has words that make its orders void."""
+    of_sentence = tuple(statements)
+    if of_sentence and phrases.void.search(hidden):
+        return tuple(statement for statement in of_sentence if isinstance(statement.data, Fact))
+    return of_sentence
 
 
 def _orders(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Statement]:

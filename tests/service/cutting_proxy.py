@@ -73,7 +73,11 @@ class CuttingProxy:
             if self.server_port is None:
                 client.close()
                 continue
-            server = socket.create_connection((HOST, self.server_port))
+            try:
+                server = socket.create_connection((HOST, self.server_port))
+            except OSError:  # the server is down
+                client.close()
+                continue
             self._connections += 1
             is_spared = self._connections % _SPARED == 0
             budgets = [_ENDLESS if is_spared or not most else self._random.randint(0, most) for most in self._most]

@@ -70,7 +70,7 @@ def acknowledged_writes(entries: Sequence[Entry]) -> Iterator[tuple[Sent, Acknow
 
 def batch_size(number: int) -> int:
     """Return the number of events of a batch."""
-    return number % 4 + 1
+    return number % 3 + 1
 
 
 def memory_value(client: str, number: int) -> str:
@@ -119,8 +119,8 @@ def write(client: str, url: str, path: Path) -> None:
     """Append batches to runs that others write too, to an own run, and to runs of one batch."""
     journal = Journal(path)
     own_run, own_version = f"own-{client}", 0
-    for sent, acknowledged in acknowledged_writes(journal.entries):
-        if sent.name == own_run:
+    for earlier, acknowledged in acknowledged_writes(journal.entries):
+        if earlier.name == own_run:
             own_version = acknowledged.seqs[-1]
     number = journal.next_number()
     with until_answered(lambda: open_sync_store(url)) as store:
@@ -129,12 +129,12 @@ def write(client: str, url: str, path: Path) -> None:
             if sent is None:
                 if path.with_name("stop").exists():
                     return
-                if number % 5 == 0:
+                if number % 4 == 0:
                     sent = Sent(number, f"single-{client}-{number}")
-                elif number % 5 < 3:
+                elif number % 4 < 3:
                     sent = Sent(number, own_run, own_version)
                 else:
-                    sent = Sent(number, SHARED_RUNS[number // 5 % len(SHARED_RUNS)])
+                    sent = Sent(number, SHARED_RUNS[number // 4 % len(SHARED_RUNS)])
                 journal.write(sent)
                 number += 1
             batch = numbered(client, sent.number, batch_size(sent.number))

@@ -95,8 +95,11 @@ class Audit:
 
 def _append(path: Path, line: bytes) -> None:
     try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != b"\n":  # a full disk or a kill cut off the last line
+                line = b"\n" + line
             written = os.write(file, line)  # in one piece, so that the lines of several processes do not mix
         finally:
             os.close(file)

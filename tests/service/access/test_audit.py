@@ -105,6 +105,20 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         Audit(Path("/dev/full")).record(GRANT, DeleteRun("a", "r"), "ok", "1")
 
 
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_line_that_was_cut_off_does_not_damage_the_next(tmp_path: Path, lines: int) -> None:
+    path = tmp_path / "audit"
+    audit = Audit(path)
+    for number in range(lines + 1):
+        audit.record(GRANT, DeleteRun("a", "r"), "ok", str(number))
+    os.truncate(path, path.stat().st_size - 5)  # as if the disk was full, or the process was killed
+    audit.record(GRANT, DeleteRun("a", "r"), "ok", "next")
+    *before, cut, last = path.read_bytes().splitlines()
+    assert [msgspec.json.decode(line)["request"] for line in before] == [str(number) for number in range(lines)]
+    assert not cut.endswith(b"}")
+    assert msgspec.json.decode(last)["request"] == "next"
+
+
 def test_without_a_file_the_lines_go_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "agent_memory_log.audit"):
         Audit().record(GRANT, DeleteRun("a", "100%s"), "ok", "1")

@@ -1,8 +1,8 @@
 """Kills a server, its clients and their connections at random moments under load. Nothing acknowledged is lost.
 
-``AMLOG_TORTURE=1 AMLOG_LOAD_SECONDS=300 pytest -s tests/torture/test_server_load.py`` runs it for five minutes and shows
-its progress. The output has the seed of the schedule. ``AMLOG_LOAD_SEED`` repeats a schedule, but not the speed of the
-machine.
+``AMLOG_TORTURE=1 AMLOG_LOAD_SECONDS=300 pytest -s tests/torture/test_server_load.py`` runs it for five minutes and
+shows its progress. The output has the seed of the schedule. ``AMLOG_LOAD_SEED`` repeats a schedule, but not the speed
+of the machine.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def campaign(folder: Path) -> Generator[Campaign]:
 
 def say(text: str) -> None:
     """Show the progress of the campaign with ``pytest -s``, and in the report of a failure."""
-    print(text, flush=True)  # noqa: T201  # a campaign of minutes must show that it goes on
+    print(text, flush=True)  # noqa: T201  # a campaign of minutes must show that it continues
 
 
 def test_kills_under_load_lose_and_double_nothing(tmp_path: Path) -> None:

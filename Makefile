@@ -62,7 +62,7 @@ types: .venv/.site .venv/.integrations ## Check types, with two checkers
 	@$(BIN)/basedpyright
 
 # Each writes its files, or compares them with --check.
-GENERATORS := tools.memory_calls tools.sync_twin tools.error_table tools.overview tools.cli_page tools.vendor_table tools.mcp_session
+GENERATORS := tools.memory_calls tools.sync_twin tools.error_table tools.overview tools.cli_page tools.vendor_table tools.grpc_proto tools.mcp_session
 
 generate: .venv/.installed ## Write the generated code and documents again
 	@for generator in $(GENERATORS); do $(BIN)/python -m $$generator || exit 1; done

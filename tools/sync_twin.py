@@ -16,21 +16,23 @@ from tools.generated import ROOT, formatted, write_or_check
 _MEMORY = ROOT / "agent_memory_log/memory"
 _MONGO = ROOT / "backends/agent_memory_log_mongo"
 _CLIENT = ROOT / "agent_memory_log/service/client"
+_GRPC = ROOT / "agent_memory_log/service/grpc"
 TWINS = {
     _MEMORY / "sync.py": (_MEMORY / "calls.py", _MEMORY / "client.py"),
     _MONGO / "sync.py": (_MONGO / "store.py",),
-    _CLIENT / "sync.py": (_CLIENT / "connection.py", _CLIENT / "store.py"),
+    _CLIENT / "sync.py": (_CLIENT / "http.py", _CLIENT / "connection.py", _CLIENT / "store.py"),
+    _GRPC / "sync_client.py": (_GRPC / "client.py",),
 }
 """Each generated file with its sources. A source comes after the sources that it uses."""
 
-_DOCSTRING = '''"""Made from {sources} by ``python -m tools.sync_twin``: without ``await``, on a ``SyncStore``.
+_DOCSTRING = '''"""Made from {sources} by ``python -m tools.sync_twin``, without ``await``.
 
 Any number of threads may use it.
 """
 '''
 _CHANGES = (
     (r"async (?=def |for |with )", ""),
-    (r"await (?=self\.|store\.|run_async|open_store|anext)", ""),
+    (r"await (?=self\.|method|store\.|run_async|open_store|anext)", ""),
     (r"__a(enter|exit)__", r"__\1__"),
     (r"\basyncio\b", "threading"),
     (r"\brun_async\b", "run_sync"),
@@ -47,6 +49,9 @@ _CHANGES = (
     (r"\bAsyncClient\b", "Client"),
     (r"^ *self\._check_loop\(\)\n", ""),
     (r"\basynccontextmanager\b", "contextmanager"),
+    (r"^import grpc\.aio\n", ""),
+    (r"\bgrpc\.aio\.", "grpc."),
+    (r"\bgrpc\.client\b", "grpc.sync_client"),
     (r"\bwait_async\b", "wait"),
     (r"\ba(?=(?:close|closing|iter_raw|next)\b)", ""),
     (r" A cancelled call may or may not have stored its events: append them again\.", ""),
@@ -75,7 +80,8 @@ def generated_twin(sources: tuple[Path, ...], twin: Path) -> str:
     text = "\n".join([*dict.fromkeys(imports), *bodies])
     for pattern, replacement in _CHANGES:
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
-    docstring = _DOCSTRING.format(sources=" and ".join(f"``{source.name}``" for source in sources))
+    names = " and ".join(f"``{source.name}``" for source in sources)
+    docstring = _DOCSTRING.format(sources=names.replace(" and ", ", ", len(sources) - 2))
     return formatted(docstring + text, twin)
 
 

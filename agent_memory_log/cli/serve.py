@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,17 @@ def serve(
         int,
         typer.Option("--port", min=0, max=65535, metavar="PORT", help="The port to listen on. 0 chooses a free port."),
     ] = PORT,
+    grpc: Annotated[
+        int | None,
+        typer.Option(
+            "--grpc",
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Also serve gRPC on this port. 0 chooses a free port.",
+            show_default=False,
+        ),
+    ] = None,
     tenant: Annotated[
         str | None, typer.Option("--tenant", metavar="NAME", help="The tenant of the memory.", show_default=False)
     ] = None,
@@ -82,7 +94,8 @@ def serve(
     Without tokens, the server accepts only requests of this machine. Every program of this machine can read and change
     the store, and the memory of the user that --tenant and --user name. Without them, the server has no memory.
 
-    The first line of standard output is the address. The log is on standard error, one line of JSON for each request.
+    The first line of standard output is the address, and with --grpc the second is that for gRPC. The log is on
+    standard error, one line of JSON for each request.
 
     A signal lets the server answer the requests that it has accepted, and ends the streams. A second signal ends it at
     once. /openapi.json describes the operations; /healthz, /readyz and /metrics are for monitors.
@@ -105,7 +118,9 @@ def serve(
         if (error.name or "").startswith("agent_memory_log"):
             raise
         raise CommandFailed("amlog serve needs the extra server: pip install 'agent-memory-log[server]'") from error
-    settings = serving.Settings(store, host, port, principal, issuer, limits, tls, audit, with_model=model)
+    if grpc is not None and find_spec("grpc") is None:
+        raise CommandFailed("--grpc needs the extra grpc: pip install 'agent-memory-log[grpc]'")
+    settings = serving.Settings(store, host, port, grpc, principal, issuer, limits, tls, audit, with_model=model)
     serving.run(settings)
 
 

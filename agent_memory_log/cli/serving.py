@@ -40,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True):
     url: str | None
     host: str
     port: int
+    grpc: int | None
     principal: Principal | None
     issuer: Callers | None
     limits: Limits
@@ -123,12 +124,14 @@ async def _serve(settings: Settings, extractor: Extractor) -> None:
         callers = await _callers(opened, settings.host, principal, settings.issuer)
         listener = resources.enter_context(_listen(settings.host, settings.port))
         host, port = listener.getsockname()[:2]
-        address = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+        shown_host = f"[{host}]" if ":" in host else host
+        addresses = [f"{'https' if tls else 'http'}://{shown_host}:{port}"]
         has_tokens = not isinstance(callers, OneCaller)
 
         def say() -> None:
             output = Output()
-            output.line(address)
+            for address in addresses:
+                output.line(address)
             if has_tokens:
                 is_open = tls is None and not _is_local(host)
                 warning = ", and without --cert tokens cross the network unencrypted" if is_open else ""
@@ -146,5 +149,10 @@ async def _serve(settings: Settings, extractor: Extractor) -> None:
             audit=Audit(settings.audit),
             local_port=None if has_tokens else port,
         )
+        if settings.grpc is not None:
+            from agent_memory_log.service.grpc.server import serving_grpc  # noqa: PLC0415  # needs the extra grpc
+
+            serving = serving_grpc(server, host, settings.grpc, tls=tls)
+            addresses.append(f"grpc://{shown_host}:{await resources.enter_async_context(serving)}")
         with stopping.Graceful(lambda: loop.call_soon_threadsafe(server.stopping.set)):
             await serve_app(server, listener, limits=settings.limits, tls=tls, on_ready=say)

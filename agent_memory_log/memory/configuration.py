@@ -53,10 +53,10 @@ class ClientSettings(msgspec.Struct, frozen=True):
     base_url: Annotated[str | None, Meta(description="The URL of the server, for the mode remote.")] = None
     tenant: Annotated[str | None, Meta(description="The tenant of the client's principal.")] = None
     user: Annotated[str | None, Meta(description="The user of the client's principal.")] = None
-    prefer_grpc: Annotated[bool, Meta(description="Use gRPC if it is available. It is not yet, so HTTP is used.")] = (
-        False
-    )
-    grpc_target: Annotated[str | None, Meta(description="The address of the server for gRPC.")] = None
+    prefer_grpc: Annotated[
+        bool, Meta(description="Use gRPC if ``grpc_target`` is set and the extra grpc is installed, else HTTP.")
+    ] = False
+    grpc_target: Annotated[str | None, Meta(description="The address of the server for gRPC, as HOST:PORT.")] = None
 
     @property
     def principal(self) -> Principal | None:
@@ -74,7 +74,10 @@ class ClientSettings(msgspec.Struct, frozen=True):
             StoreUnavailable: The file or the folder cannot be created, or the folder belongs to another user.
         """
         if self.base_url is not None and self.mode == "remote":
-            return self.base_url
+            if not self.prefer_grpc or self.grpc_target is None:
+                return self.base_url
+            separator = "&" if "?" in self.base_url else "?"
+            return f"{self.base_url}{separator}grpc={quote(self.grpc_target, safe='[]:')}"
         path = _default_path() if self.database_path is None else Path(self.database_path)
         try:
             if self.database_path is None:

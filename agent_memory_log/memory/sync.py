@@ -1,4 +1,4 @@
-"""Made from ``calls.py`` and ``client.py`` by ``python -m tools.sync_twin``: without ``await``, on a ``SyncStore``.
+"""Made from ``calls.py`` and ``client.py`` by ``python -m tools.sync_twin``, without ``await``.
 
 Any number of threads may use it.
 """

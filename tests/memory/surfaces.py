@@ -155,6 +155,27 @@ async def http_sync(url: str) -> AsyncGenerator[SyncMemoryClient]:
         yield client
 
 
+@contextmanager
+def grpc_config(url: str) -> Generator[dict[str, object]]:
+    """Serve a store, and give the block the configuration of a client that reaches it over gRPC alone."""
+    with serving(lambda: open_store(url), callers=OneCaller(PRINCIPAL), memory=server_memory, grpc=True) as server:
+        nowhere = "http://127.0.0.1:1"
+        yield {"mode": "remote", "base_url": nowhere, "prefer_grpc": True, "grpc_target": server.grpc_target}
+
+
+@asynccontextmanager
+async def grpc(url: str) -> AsyncGenerator[MemoryClient]:
+    with grpc_config(url) as config:
+        async with MemoryClient(config=config) as client:
+            yield client
+
+
+@asynccontextmanager
+async def grpc_sync(url: str) -> AsyncGenerator[SyncMemoryClient]:
+    with grpc_config(url) as config, SyncMemoryClient(config=config) as client:
+        yield client
+
+
 def server_memory(store: Store) -> MemoryClient:
     """Return the client with which a server carries out the operations."""
     return MemoryClient(store, **hooks())
@@ -167,4 +188,6 @@ SURFACES: dict[str, Surface] = {
     "served sync": served_sync,
     "http": http,
     "http sync": http_sync,
+    "grpc": grpc,
+    "grpc sync": grpc_sync,
 }

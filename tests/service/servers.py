@@ -47,12 +47,12 @@ class ManyStores:
             self._process.stdout.close()
 
     @contextmanager
-    def serving(self, url: str) -> Generator[str]:
-        """Serve the store at ``url`` for a ``with`` block, whose value is the path of its address."""
+    def serving(self, url: str, *, grpc: bool = False) -> Generator[str]:
+        """Serve the store at ``url`` for a ``with`` block, whose value is the path and the options of its address."""
         key = f"s{next(self._numbers)}"
-        self._tell(f"{key} {url}")
+        answer = self._tell(f"{key} {url}{' grpc' * grpc}")
         try:
-            yield f"/{key}"
+            yield f"/{key}?grpc={HOST}:{int(answer)}" if grpc else f"/{key}"
         finally:
             self._tell(key)
 
@@ -60,11 +60,12 @@ class ManyStores:
         """Return the URL of a store on this server, or on a proxy at ``port``."""
         return f"http://{HOST}:{port or self.port}{path}"
 
-    def _tell(self, line: str) -> None:
+    def _tell(self, line: str) -> str:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         answer = self._answer()
-        assert answer == "ok", answer
+        assert answer == "ok" or answer.isdecimal(), answer
+        return answer
 
     def _answer(self) -> str:
         assert self._process.stdout is not None

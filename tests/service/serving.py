@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.memory import MemoryClient, Principal
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.service.callers import Callers, OneCaller
+from agent_memory_log.service.grpc.server import serving_grpc
 from agent_memory_log.service.problems import error_of
 from agent_memory_log.service.server import Limits, create_app, serve
 from agent_memory_log.service.table import NAMES
@@ -129,8 +130,11 @@ class Stream:
 class Serving(Address):
     """A server in a thread. ``store`` may be used on its event loop, with ``on_loop``."""
 
-    def __init__(self, url: str, store: Store, loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, url: str, store: Store, loop: asyncio.AbstractEventLoop, stopping: asyncio.Event, grpc_target: str
+    ) -> None:
         super().__init__(url)
+        self.grpc_target = grpc_target
         self.store = store
         self.loop = loop
         self._stopping = stopping
@@ -148,8 +152,9 @@ def serving(
     callers: Callers | None = None,
     memory: Callable[[Store], MemoryClient] = MemoryClient,
     local: bool = True,
+    grpc: bool = False,
 ) -> Generator[Serving]:
-    """Serve a store in a thread while the block runs."""
+    """Serve a store in a thread while the block runs. With ``grpc``, serve it over gRPC too."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     ready: list[Serving] = []
@@ -157,7 +162,8 @@ def serving(
     limits = limits or Limits()
 
     async def run() -> None:
-        async with open_() as store:
+        async with AsyncExitStack() as resources:
+            store = await resources.enter_async_context(open_())
             server = create_app(
                 store,
                 callers or OneCaller(PRINCIPAL),
@@ -165,7 +171,11 @@ def serving(
                 limits=limits,
                 local_port=port if local else None,
             )
-            ready.append(Serving(f"http://127.0.0.1:{port}", store, asyncio.get_running_loop(), server.stopping))
+            target = ""
+            if grpc:
+                target = f"127.0.0.1:{await resources.enter_async_context(serving_grpc(server, '127.0.0.1', 0))}"
+            loop = asyncio.get_running_loop()
+            ready.append(Serving(f"http://127.0.0.1:{port}", store, loop, server.stopping, target))
             await serve(server, listener, limits=limits, on_ready=is_ready.set)
 
     def run_thread() -> None:

@@ -18,6 +18,12 @@ def served_url(many_stores: ManyStores, tmp_path: Path) -> Generator[str]:
         yield many_stores.url(path)
 
 
+@pytest.fixture
+def grpc_url(many_stores: ManyStores, tmp_path: Path) -> Generator[str]:
+    with many_stores.serving(f"sqlite:///{tmp_path}/store.db?durability=os", grpc=True) as path:
+        yield many_stores.url(path)
+
+
 class TestRemote(StoreConformance):
     @pytest.fixture
     def open_handle(self, served_url: str) -> OpenHandle:
@@ -28,3 +34,9 @@ class TestRemoteSync(StoreConformance):
     @pytest.fixture
     def open_handle(self, served_url: str) -> OpenHandle:
         return lambda: open_sync_store(served_url)
+
+
+class TestGrpc(StoreConformance):
+    @pytest.fixture
+    def open_handle(self, grpc_url: str) -> OpenHandle:
+        return lambda: open_store(grpc_url)

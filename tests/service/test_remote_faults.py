@@ -17,7 +17,7 @@ from agent_memory_log.conformance.checks import seqs_of, take
 from agent_memory_log.conformance.harness import settle, waiting_next
 from agent_memory_log.errors import RunDeleted, StoreClosed, StoreUnavailable
 from agent_memory_log.events.jsonvalue import encode_json
-from agent_memory_log.service.client import connection, sync
+from agent_memory_log.service.client import http, sync
 from agent_memory_log.service.store_operations import CheckStore, LoadRun
 from agent_memory_log.service.wire import encode_result
 from agent_memory_log.snapshot import Snapshot
@@ -133,7 +133,7 @@ def _holding(*parts: bytes) -> Callable[[socket.socket], object]:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_stream_without_signs_of_life_is_opened_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (connection, sync):
+    for module in (http, sync):
         monkeypatch.setattr(module, "SILENCE_SECONDS", 0.1)
     with ScriptedServer([EMPTY], last=_holding(STREAM, HEAD)) as server:
         async with opened(kind, server.url) as store:

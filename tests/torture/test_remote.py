@@ -1,4 +1,4 @@
-"""The contract suite on a server with a MongoDB store, and on a network that cuts connections.
+"""The contract suite on a server with a MongoDB store, over gRPC, and on a network that cuts connections.
 
 Only requests are cut: after a lost answer, no client can distinguish the events that its own lost append stored.
 """
@@ -64,3 +64,15 @@ class TestCutSync(StoreConformance):
     @pytest.fixture
     def open_handle(self, cut_url: str) -> OpenHandle:
         return lambda: open_sync_store(cut_url)
+
+
+@pytest.fixture
+def grpc_url(many_stores: ManyStores, tmp_path: Path) -> Generator[str]:
+    with many_stores.serving(f"sqlite:///{tmp_path}/store.db?durability=os", grpc=True) as path:
+        yield many_stores.url(path)
+
+
+class TestGrpcSync(StoreConformance):
+    @pytest.fixture
+    def open_handle(self, grpc_url: str) -> OpenHandle:
+        return lambda: open_sync_store(grpc_url)

@@ -35,12 +35,14 @@ class Address(msgspec.Struct, frozen=True):
         seconds: The time limit of a call.
         headers: The headers of each request, which hold the token.
         tls: Checks the certificate of the server. For ``http:``, it accepts none.
+        grpc_target: The host and port for gRPC, or ``""`` for HTTP.
     """
 
     server: str
     seconds: int
     headers: Mapping[str, str]
     tls: ssl.SSLContext
+    grpc_target: str = ""
 
     def __repr__(self) -> str:
         return f"Address({self.server!r})"
@@ -67,6 +69,7 @@ def read_address(url: StoreUrl) -> Address:
         raise InvalidArgument(f"the option 'timeout' must be at most {_LONGEST_TIMEOUT_SECONDS:,} seconds")
     is_insecure = url.scheme == "http" and url.choice("insecure", ("off", "on")) == "on"
     authority = url.option("ca", "") if url.scheme == "https" else None
+    target = url.option("grpc", "")
     url.finish()
     parts = urlsplit(url.rest())
     if "@" in parts.netloc:
@@ -75,12 +78,13 @@ def read_address(url: StoreUrl) -> Address:
     server = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     if not host or not _is_valid(server):
         raise InvalidArgument(f"{url.masked!r} names no server: write {url.scheme}://host or {url.scheme}://host:port")
-    if url.scheme == "http" and not is_insecure and not _is_loopback(host):
+    grpc_host = host if not target else _host_of(target)
+    if url.scheme == "http" and not is_insecure and not (_is_loopback(host) and _is_loopback(grpc_host)):
         raise InvalidArgument(
             f"{url.masked!r} would send the token and the data unencrypted to another machine: use https:, or add "
             "?insecure=on if the network between them is safe"
         )
-    return Address(server, seconds, _authorization(variable), _tls(authority))
+    return Address(server, seconds, _authorization(variable), _tls(authority), target)
 
 
 def _authorization(variable: str) -> dict[str, str]:
@@ -101,6 +105,17 @@ def _tls(authority: str | None) -> ssl.SSLContext:
         raise InvalidArgument(
             f"the option 'ca' must name a file with certificates in the PEM format; {authority!r}: {error}"
         ) from error
+
+
+def _host_of(target: str) -> str:
+    """Return the host of a gRPC target, which has a port and no other part. Raises ``InvalidArgument``."""
+    try:
+        parts = urlsplit(f"//{target}")
+        if parts.hostname and parts.port and parts.netloc == target and "@" not in target:
+            return parts.hostname
+    except ValueError:
+        pass
+    raise InvalidArgument(f"the option 'grpc' must be HOST:PORT, got {target!r}")
 
 
 def _is_valid(server: str) -> bool:

@@ -3,51 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, asynccontextmanager, contextmanager
-from http import HTTPStatus
-
-from httpx2 import AsyncClient, EventSource, Limits, RequestError, Response, Timeout
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from agent_memory_log.backend_kit import AsyncHandle, ChangeSignal
 from agent_memory_log.memory.records.arguments import Operation, Result
 from agent_memory_log.memory.records.principals import Principal
 from agent_memory_log.service.client.address import Address
-from agent_memory_log.service.client.answers import (
-    MOST_ITEM_BYTES,
-    SILENCE_SECONDS,
-    Answer,
-    check_size,
-    failure_in,
-    item_in,
-    reported_error,
-    result_in,
-    unexpected,
-)
+from agent_memory_log.service.client.answers import Answer, item_in, result_in
 from agent_memory_log.service.client.attempts import Attempts, Failure, broken_stream
-from agent_memory_log.service.client.requests import Request, Socket, end_waits, failure_of, request_for
+from agent_memory_log.service.client.http import HttpTransport
+from agent_memory_log.service.client.requests import Request, request_for
+
+if TYPE_CHECKING:
+    from agent_memory_log.service.grpc.client import GrpcTransport
 
 
 class Connection(AsyncHandle):
-    """A handle on a server, with a pool of connections."""
+    """A handle on a server."""
 
     def __init__(self, address: Address) -> None:
         super().__init__()
         self._address = address
-        self._client = AsyncClient(
-            headers=address.headers,
-            verify=address.tls,
-            # A proxy of the environment may pass encrypted data on, but must not see any other.
-            trust_env=address.is_encrypted,
-            follow_redirects=False,
-            limits=Limits(max_connections=None, max_keepalive_connections=20),
-        )
+        self._transport = _transport_to(address)
         self._closing = ChangeSignal()
         self._lock = threading.Lock()
         self._users = 1
-        """The open handle, and each request and stream in progress. The last one closes the client."""
-        self._sockets: set[Socket] = set()
-        """The sockets of the open streams."""
+        """The open handle, and each request and stream in progress. The last one closes the transport."""
 
     async def call(
         self,
@@ -122,79 +105,50 @@ class Connection(AsyncHandle):
         with self._lock:
             if not self._mark_closed():
                 return
-            for stream in self._sockets:
-                end_waits(stream)
+        self._transport.end_streams()
         self._closing.notify()
         await self._leave()
 
     async def _answer(self, request: Request, attempts: Attempts) -> Answer:
-        """Send a request once and read the whole answer. Raises ``Failure``."""
-        timeout = Timeout(attempts.wait_seconds(), connect=attempts.connect_seconds())
-        async with self._response(request, timeout) as response:
-            return await self._read(request, response, attempts)
+        """Send a request once and read the whole answer. Raises ``StoreClosed`` and ``Failure``."""
+        async with self._used():
+            return await self._transport.answer(request, attempts)
 
     async def _items(
         self, request: Request, operation: type[Operation[Result]], attempts: Attempts
     ) -> AsyncGenerator[Result]:
-        """Send the request for a stream once, and yield its items. Raises ``Failure``."""
-        timeout = Timeout(SILENCE_SECONDS, connect=attempts.connect_seconds())
-        async with self._response(request, timeout) as response:
-            answer = Answer(request.name, response.status_code, response.headers)
-            if answer.status != HTTPStatus.OK:
-                raise failure_in(await self._read(request, response, attempts))
-            if answer.media_type != "text/event-stream":
-                raise unexpected(answer)
-            with self._ended_by_closing(response):
-                async for event in EventSource(response, max_event_size=MOST_ITEM_BYTES):
-                    if event.event == "end":
-                        return
-                    if event.event == "error":
-                        raise reported_error(event.data, request.name)
-                    yield item_in(event.data, operation, request.name)
-        raise broken_stream()
-
-    async def _read(self, request: Request, response: Response, attempts: Attempts) -> Answer:
-        parts: list[bytes] = []
-        size = 0
-        async for part in response.aiter_raw():
-            size += len(part)
-            check_size(size, request.name)
-            attempts.check_time()
-            parts.append(part)
-        return Answer(request.name, response.status_code, response.headers, b"".join(parts))
+        """Send the request for a stream once, and yield its items. Raises ``StoreClosed`` and ``Failure``."""
+        async with self._used(), aclosing(self._transport.items(request, attempts)) as items:
+            async for item in items:
+                yield item_in(item, operation, request.name)
 
     @asynccontextmanager
-    async def _response(self, request: Request, timeout: Timeout) -> AsyncGenerator[Response]:
-        """Send a request, and give the block the head of the answer. Raises ``StoreClosed`` and ``Failure``."""
+    async def _used(self) -> AsyncGenerator[None]:
+        """Keep the transport open while the block runs. Raises ``StoreClosed``."""
         with self._lock:
             self._check_open()
             self._users += 1
         try:
-            async with self._client.stream(
-                "POST", request.url, content=request.body, headers=request.headers, timeout=timeout
-            ) as response:
-                yield response
-        except RequestError as error:
-            raise failure_of(error, request.name) from error
-        finally:
-            await self._leave()
-
-    @contextmanager
-    def _ended_by_closing(self, response: Response) -> Generator[None]:
-        """Let ``aclose`` end the block's wait for data."""
-        stream: Socket = response.extensions["network_stream"].get_extra_info("socket")
-        with self._lock:
-            self._check_open()
-            self._sockets.add(stream)
-        try:
             yield
         finally:
-            with self._lock:
-                self._sockets.discard(stream)
+            await self._leave()
 
     async def _leave(self) -> None:
         with self._lock:
             self._users -= 1
             is_last = not self._users
         if is_last:
-            await self._client.aclose()
+            await self._transport.aclose()
+
+
+def _transport_to(address: Address) -> HttpTransport | GrpcTransport:
+    """Return the transport over gRPC if the address names a target and the extra is installed, else over HTTP."""
+    if address.grpc_target:
+        try:
+            from agent_memory_log.service.grpc.client import GrpcTransport  # noqa: PLC0415  # needs the extra grpc
+        except ModuleNotFoundError as error:
+            if error.name != "grpc":
+                raise
+        else:
+            return GrpcTransport(address)
+    return HttpTransport(address)

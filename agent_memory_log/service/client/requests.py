@@ -23,9 +23,6 @@ from agent_memory_log.service.client.attempts import Failure
 from agent_memory_log.service.table import NAMES
 from agent_memory_log.service.wire import encode_operation
 
-# A small compressed answer could become a far larger one.
-_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _PERMANENT = (httpx2.SSEError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)
 
@@ -39,13 +36,13 @@ class Request(msgspec.Struct, frozen=True):
 
     Attributes:
         name: The server and the operation, for messages.
-        url: The URL.
-        headers: The headers.
-        body: The body.
+        operation: The operation.
+        headers: The headers that this request has beside those of the address.
+        body: The operation's arguments as JSON.
     """
 
     name: str
-    url: str
+    operation: type[Operation[Any]]
     headers: Mapping[str, str]
     body: bytes
 
@@ -56,11 +53,11 @@ def request_for(address: Address, operation: Operation[Any], principal: Principa
     Raises ``InvalidArgument`` if the operation has a value that cannot be sent to a server.
     """
     name = NAMES[type(operation)]
-    headers = dict(_HEADERS)
+    headers: dict[str, str] = {}
     if principal is not None:
         headers["Amlog-Principal"] = json.dumps({"tenant": principal.tenant, "scopes": dict(principal.scopes)})
     body = encode_json(encode_operation(operation))
-    return Request(f"{address.server}: {name}", f"{address.server}/v1/{name}", headers, body)
+    return Request(f"{address.server}: {name}", type(operation), headers, body)
 
 
 def failure_of(error: httpx2.RequestError, name: str) -> Exception:

@@ -1,4 +1,4 @@
-"""Made from ``connection.py`` and ``store.py`` by ``python -m tools.sync_twin``: without ``await``, on a ``SyncStore``.
+"""Made from ``http.py``, ``connection.py`` and ``store.py`` by ``python -m tools.sync_twin``, without ``await``.
 
 Any number of threads may use it.
 """
@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
 from http import HTTPStatus
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from httpx2 import Client, EventSource, Limits, RequestError, Response, Timeout
 
@@ -66,31 +66,125 @@ from agent_memory_log.service.store_operations import (
     ReadErasures,
     RedactEvents,
 )
+from agent_memory_log.service.table import NAMES
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import run_sync
 from agent_memory_log.store import AppendResult, Erasures, ExpireResult, Flaw, RunHead, RunPage
 
+# A small compressed answer could become a far larger one.
+_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 
-class Connection(SyncHandle):
-    """A handle on a server, with a pool of connections."""
+
+class HttpTransport:
+    """Sends requests to the server of an address."""
 
     def __init__(self, address: Address) -> None:
-        super().__init__()
-        self._address = address
+        self._server = address.server
         self._client = Client(
-            headers=address.headers,
+            headers={**_HEADERS, **address.headers},
             verify=address.tls,
             # A proxy of the environment may pass encrypted data on, but must not see any other.
             trust_env=address.is_encrypted,
             follow_redirects=False,
             limits=Limits(max_connections=None, max_keepalive_connections=20),
         )
+        self._lock = threading.Lock()
+        self._sockets: set[Socket] = set()
+        """The sockets of the open streams."""
+        self._has_ended = False
+
+    def answer(self, request: Request, attempts: Attempts) -> Answer:
+        """Send a request once and read the whole answer. Raises ``Failure``."""
+        timeout = Timeout(attempts.wait_seconds(), connect=attempts.connect_seconds())
+        with self._response(request, timeout) as response:
+            return self._read(request, response, attempts)
+
+    def items(self, request: Request, attempts: Attempts) -> Generator[str]:
+        """Send the request for a stream once, and yield its items as JSON.
+
+        Raises:
+            Failure: The stream may be opened again.
+            AgentMemoryLogError: The error that the server reports.
+        """
+        timeout = Timeout(SILENCE_SECONDS, connect=attempts.connect_seconds())
+        with self._response(request, timeout) as response:
+            answer = Answer(request.name, response.status_code, response.headers)
+            if answer.status != HTTPStatus.OK:
+                raise failure_in(self._read(request, response, attempts))
+            if answer.media_type != "text/event-stream":
+                raise unexpected(answer)
+            with self._can_be_ended(response):
+                for event in EventSource(response, max_event_size=MOST_ITEM_BYTES):
+                    if event.event == "end":
+                        return
+                    if event.event == "error":
+                        raise reported_error(event.data, request.name)
+                    yield event.data
+        raise broken_stream()
+
+    def end_streams(self) -> None:
+        """End the open streams, and each that is opened later."""
+        with self._lock:
+            self._has_ended = True
+            for stream in self._sockets:
+                end_waits(stream)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _read(self, request: Request, response: Response, attempts: Attempts) -> Answer:
+        parts: list[bytes] = []
+        size = 0
+        for part in response.iter_raw():
+            size += len(part)
+            check_size(size, request.name)
+            attempts.check_time()
+            parts.append(part)
+        return Answer(request.name, response.status_code, response.headers, b"".join(parts))
+
+    @contextmanager
+    def _response(self, request: Request, timeout: Timeout) -> Generator[Response]:
+        """Send a request, and give the block the head of the answer. Raises ``Failure``."""
+        url = f"{self._server}/v1/{NAMES[request.operation]}"
+        try:
+            with self._client.stream(
+                "POST", url, content=request.body, headers=request.headers, timeout=timeout
+            ) as response:
+                yield response
+        except RequestError as error:
+            raise failure_of(error, request.name) from error
+
+    @contextmanager
+    def _can_be_ended(self, response: Response) -> Generator[None]:
+        """Let ``end_streams`` end the block's wait for data."""
+        stream: Socket = response.extensions["network_stream"].get_extra_info("socket")
+        with self._lock:
+            if self._has_ended:
+                raise broken_stream()
+            self._sockets.add(stream)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sockets.discard(stream)
+
+
+if TYPE_CHECKING:
+    from agent_memory_log.service.grpc.sync_client import GrpcTransport
+
+
+class Connection(SyncHandle):
+    """A handle on a server."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__()
+        self._address = address
+        self._transport = _transport_to(address)
         self._closing = ChangeSignal()
         self._lock = threading.Lock()
         self._users = 1
-        """The open handle, and each request and stream in progress. The last one closes the client."""
-        self._sockets: set[Socket] = set()
-        """The sockets of the open streams."""
+        """The open handle, and each request and stream in progress. The last one closes the transport."""
 
     def call(
         self,
@@ -164,80 +258,51 @@ class Connection(SyncHandle):
         with self._lock:
             if not self._mark_closed():
                 return
-            for stream in self._sockets:
-                end_waits(stream)
+        self._transport.end_streams()
         self._closing.notify()
         self._leave()
 
     def _answer(self, request: Request, attempts: Attempts) -> Answer:
-        """Send a request once and read the whole answer. Raises ``Failure``."""
-        timeout = Timeout(attempts.wait_seconds(), connect=attempts.connect_seconds())
-        with self._response(request, timeout) as response:
-            return self._read(request, response, attempts)
+        """Send a request once and read the whole answer. Raises ``StoreClosed`` and ``Failure``."""
+        with self._used():
+            return self._transport.answer(request, attempts)
 
     def _items(self, request: Request, operation: type[Operation[Result]], attempts: Attempts) -> Generator[Result]:
-        """Send the request for a stream once, and yield its items. Raises ``Failure``."""
-        timeout = Timeout(SILENCE_SECONDS, connect=attempts.connect_seconds())
-        with self._response(request, timeout) as response:
-            answer = Answer(request.name, response.status_code, response.headers)
-            if answer.status != HTTPStatus.OK:
-                raise failure_in(self._read(request, response, attempts))
-            if answer.media_type != "text/event-stream":
-                raise unexpected(answer)
-            with self._ended_by_closing(response):
-                for event in EventSource(response, max_event_size=MOST_ITEM_BYTES):
-                    if event.event == "end":
-                        return
-                    if event.event == "error":
-                        raise reported_error(event.data, request.name)
-                    yield item_in(event.data, operation, request.name)
-        raise broken_stream()
-
-    def _read(self, request: Request, response: Response, attempts: Attempts) -> Answer:
-        parts: list[bytes] = []
-        size = 0
-        for part in response.iter_raw():
-            size += len(part)
-            check_size(size, request.name)
-            attempts.check_time()
-            parts.append(part)
-        return Answer(request.name, response.status_code, response.headers, b"".join(parts))
+        """Send the request for a stream once, and yield its items. Raises ``StoreClosed`` and ``Failure``."""
+        with self._used(), closing(self._transport.items(request, attempts)) as items:
+            for item in items:
+                yield item_in(item, operation, request.name)
 
     @contextmanager
-    def _response(self, request: Request, timeout: Timeout) -> Generator[Response]:
-        """Send a request, and give the block the head of the answer. Raises ``StoreClosed`` and ``Failure``."""
+    def _used(self) -> Generator[None]:
+        """Keep the transport open while the block runs. Raises ``StoreClosed``."""
         with self._lock:
             self._check_open()
             self._users += 1
         try:
-            with self._client.stream(
-                "POST", request.url, content=request.body, headers=request.headers, timeout=timeout
-            ) as response:
-                yield response
-        except RequestError as error:
-            raise failure_of(error, request.name) from error
-        finally:
-            self._leave()
-
-    @contextmanager
-    def _ended_by_closing(self, response: Response) -> Generator[None]:
-        """Let ``close`` end the block's wait for data."""
-        stream: Socket = response.extensions["network_stream"].get_extra_info("socket")
-        with self._lock:
-            self._check_open()
-            self._sockets.add(stream)
-        try:
             yield
         finally:
-            with self._lock:
-                self._sockets.discard(stream)
+            self._leave()
 
     def _leave(self) -> None:
         with self._lock:
             self._users -= 1
             is_last = not self._users
         if is_last:
-            self._client.close()
+            self._transport.close()
+
+
+def _transport_to(address: Address) -> HttpTransport | GrpcTransport:
+    """Return the transport over gRPC if the address names a target and the extra is installed, else over HTTP."""
+    if address.grpc_target:
+        try:
+            from agent_memory_log.service.grpc.sync_client import GrpcTransport  # noqa: PLC0415  # needs the extra grpc
+        except ModuleNotFoundError as error:
+            if error.name != "grpc":
+                raise
+        else:
+            return GrpcTransport(address)
+    return HttpTransport(address)
 
 
 _MOST_RUNS = 10_000

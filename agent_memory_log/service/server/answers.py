@@ -23,14 +23,13 @@ _PART = 256 * 1024
 """The bytes of a large answer that are sent at once."""
 
 
-def json_answer(value: object, most_bytes: int | None = None) -> Response:
-    """Return the answer with a JSON value, which may have parts that are encoded already.
+def json_answer(value: object) -> Response:
+    """Return the answer with a JSON value."""
+    return encoded_answer(encode_json(value))
 
-    Raises ``InvalidArgument`` if it has more than ``most_bytes``.
-    """
-    body = encode_json(value)
-    if most_bytes is not None and len(body) > most_bytes:
-        raise InvalidArgument(f"the answer has {len(body):,} bytes; the server's limit is {most_bytes:,}: ask for less")
+
+def encoded_answer(body: bytes) -> Response:
+    """Return the answer with a JSON value that is encoded already."""
     return Response(body, media_type="application/json")
 
 

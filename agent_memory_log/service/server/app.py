@@ -21,6 +21,7 @@ from agent_memory_log.service.executing import Executor
 from agent_memory_log.service.limits import Limits
 from agent_memory_log.service.openapi import document
 from agent_memory_log.service.server.answers import json_answer, problem_answer
+from agent_memory_log.service.server.gate import Gate
 from agent_memory_log.service.server.metrics import CONTENT_TYPE, Metrics
 from agent_memory_log.service.server.observing import Observation, Observing
 from agent_memory_log.service.server.operations import Operations
@@ -32,15 +33,19 @@ _READY_SECONDS = 5
 
 
 class Server(NamedTuple):
-    """The web application of a store.
+    """The web application of a store, and the parts that gRPC shares with it.
 
     Attributes:
         app: The ASGI application.
         stopping: Set it to end the streams and to make ``/readyz`` fail.
+        gate: Admits the callers, and carries out their operations.
+        metrics: Counts the answers.
     """
 
     app: ASGIApp
     stopping: asyncio.Event
+    gate: Gate
+    metrics: Metrics
 
 
 def create_app(
@@ -64,8 +69,9 @@ def create_app(
     """
     limits, stopping = limits or Limits(), asyncio.Event()
     executor = Executor(store, memory or MemoryClient(store), limits)
-    operations = Operations(store, executor, callers, limits, audit or Audit(), stopping)
-    metrics = Metrics(operations.requests, operations.streams)
+    gate = Gate(store, executor, callers, limits, audit or Audit(), stopping)
+    operations = Operations(gate)
+    metrics = Metrics(gate.requests, gate.streams)
 
     async def healthz(_request: Request) -> Response:
         return json_answer({"status": "ok"})
@@ -96,7 +102,7 @@ def create_app(
         ],
         exception_handlers={HTTPException: _refused},
     )
-    return Server(Observing(operations, pages, metrics, local_port), stopping)
+    return Server(Observing(operations, pages, metrics, local_port), stopping, gate, metrics)
 
 
 def _mcp_routes(operations: Operations) -> list[Route]:

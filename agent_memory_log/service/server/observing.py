@@ -42,6 +42,22 @@ class Observation:
         LOGGER.error("unexpected error", exc_info=error, extra={"fields": {"request": self.id}})
         return AgentMemoryLogError(f"the server failed: tell its operator the request id {self.id}")
 
+    def record(self, metrics: Metrics, seconds: float) -> None:
+        """Log and count the answer."""
+        status = self.status or _CLIENT_GONE
+        metrics.count(self.operation, status, None if self.is_stream else seconds)
+        if LOGGER.isEnabledFor(logging.INFO):
+            fields = {
+                "operation": self.operation,
+                "caller": self.caller,
+                "status": status,
+                "seconds": round(seconds, 6),
+                "request": self.id,
+            }
+            # LOGGER.info would look for its caller on the stack, at each request.
+            record = LOGGER.makeRecord(LOGGER.name, logging.INFO, "", 0, "answered", (), None, extra={"fields": fields})
+            LOGGER.handle(record)
+
 
 class Observing:
     """The outermost application: it passes requests on, and finds the application by the path.
@@ -90,19 +106,4 @@ class Observing:
                 raise  # the answer has begun, so only the end of the connection can show the error
             await answer(scope, receive, send_observed)
         finally:
-            self._record(observation, time.perf_counter() - start)
-
-    def _record(self, observation: Observation, seconds: float) -> None:
-        status = observation.status or _CLIENT_GONE
-        self._metrics.count(observation.operation, status, None if observation.is_stream else seconds)
-        if LOGGER.isEnabledFor(logging.INFO):
-            fields = {
-                "operation": observation.operation,
-                "caller": observation.caller,
-                "status": status,
-                "seconds": round(seconds, 6),
-                "request": observation.id,
-            }
-            # LOGGER.info would look for its caller on the stack, at each request.
-            record = LOGGER.makeRecord(LOGGER.name, logging.INFO, "", 0, "answered", (), None, extra={"fields": fields})
-            LOGGER.handle(record)
+            observation.record(self._metrics, time.perf_counter() - start)

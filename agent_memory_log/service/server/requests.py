@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Self
 
@@ -56,6 +57,15 @@ class HeldBytes:
     def __init__(self, most: int) -> None:
         self._most = most
         self.count = 0
+
+    @contextmanager
+    def of(self, size: int) -> Generator[None]:
+        """Count bytes while the block runs. Raises ``TooManyRequests`` if they are too many."""
+        self.add(size)
+        try:
+            yield
+        finally:
+            self.count -= size
 
     def add(self, size: int) -> None:
         """Count further bytes. Raises ``TooManyRequests`` if they are too many."""
@@ -127,12 +137,7 @@ class Body:
             raise Refusal(408, f"the body did not arrive within {seconds:g} seconds: send it again") from error
         if not any(parts):
             raise InvalidArgument("the body is empty: send a JSON object, {} if there are no arguments")
-        try:
-            return decode_json(b"".join(parts))
-        except (msgspec.DecodeError, UnicodeError, ValueError) as error:
-            raise InvalidArgument(f"the body is not JSON: {error}") from error
-        except RecursionError as error:
-            raise InvalidArgument("the body has too many levels of nesting") from error
+        return decoded(b"".join(parts), "body")
 
     @property
     def is_small(self) -> bool:
@@ -163,6 +168,16 @@ class Body:
             size=size,
             limit=limit,
         )
+
+
+def decoded(text: bytes, name: str) -> object:
+    """Return the JSON value of a text. Raises ``InvalidArgument`` with the name of the text."""
+    try:
+        return decode_json(text)
+    except (msgspec.DecodeError, UnicodeError, ValueError) as error:
+        raise InvalidArgument(f"the {name} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidArgument(f"the {name} has too many levels of nesting") from error
 
 
 def check_single(headers: RequestHeaders, pairs: Sequence[tuple[bytes, bytes]]) -> None:

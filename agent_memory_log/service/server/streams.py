@@ -1,4 +1,4 @@
-"""Streams: an operation's results as server-sent events.
+"""Streams: an operation's results, which may wait for the next one, and their form as server-sent events.
 
 A stream of heads carries no events of the log. The client reads these with ``load_run``, because an event that was sent
 ahead could be redacted before the client reads it.
@@ -7,7 +7,7 @@ ahead could be redacted before the client reads it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
@@ -90,34 +90,30 @@ async def _newest(events: AsyncGenerator[Event], head: Callable[[], Awaitable[Ru
         await asyncio.gather(newest, return_exceptions=True)
 
 
-async def send_stream(
+class Interrupted(Exception):
+    """A stream stopped before its end, because the client went away or the server stops."""
+
+
+async def watched(
     operation: type[Operation[Any]],
     results: AsyncGenerator[Any],
-    connection: tuple[Receive, Send],
-    *,
-    stopping: asyncio.Event,
     check: Callable[[], Awaitable[object]],
     check_seconds: float,
-) -> None:
-    """Send results as server-sent events until they end, the client goes away, or the server stops.
+    *interrupts: Callable[[], Coroutine[Any, Any, object]],
+) -> AsyncGenerator[bytes | None]:
+    """Yield results as JSON, and None now and then as a sign of life.
 
     Args:
         operation: The operation, which is a stream.
         results: Its results. They are closed when the stream ends.
-        connection: The functions that receive from the client and send to it.
-        stopping: Set when the server stops. The stream then ends without an end event, so the client connects again.
-        check: Raises an error when the caller may no longer read the stream. It is called before each part is sent.
-        check_seconds: The time after which a part without a result is sent, as a sign of life.
+        check: Raises an error when the caller may no longer read the stream. It is called before each item.
+        check_seconds: The time after which a sign of life comes.
+        interrupts: When the wait of one of them ends, the stream is interrupted.
+
+    Raises:
+        Interrupted: The stream was interrupted, so the client must ask again.
     """
-    receive, send = connection
-
-    async def write(part: bytes) -> None:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-
-    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await write(_HEARTBEAT)
-    ends = {asyncio.ensure_future(_disconnect(receive)), asyncio.ensure_future(stopping.wait())}
+    ends = {asyncio.ensure_future(interrupt()) for interrupt in interrupts}
     next_result = _next(results)
     now = asyncio.get_running_loop().time
     check_at = now() + check_seconds
@@ -125,25 +121,42 @@ async def send_stream(
         while True:
             await asyncio.wait({next_result, *ends}, timeout=check_at - now(), return_when=asyncio.FIRST_COMPLETED)
             if any(end.done() for end in ends):
-                break
+                raise Interrupted
             await check()
             if now() >= check_at:
-                await write(_HEARTBEAT)
+                yield None
                 check_at = now() + check_seconds
             if next_result.done():
                 result = next_result.result()
                 if result is _END:
-                    await write(b"event: end\ndata: null\n\n")
-                    break
-                await write(b"data: " + encode_json(encode_result(operation, result)) + b"\n\n")
+                    return
+                yield encode_json(encode_result(operation, result))
                 next_result = _next(results)
-    except AgentMemoryLogError as error:
-        await write(b"event: error\ndata: " + encode_json(problem_of(error)) + b"\n\n")
     finally:
         for task in (next_result, *ends):
             task.cancel()
         await asyncio.gather(next_result, *ends, return_exceptions=True)
         await results.aclose()
+
+
+async def send_stream(items: AsyncGenerator[bytes | None], send: Send) -> None:
+    """Send items as server-sent events. An interrupted stream ends without an end event."""
+
+    async def write(part: bytes) -> None:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+
+    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await write(_HEARTBEAT)
+    try:
+        async with aclosing(items):
+            async for item in items:
+                await write(_HEARTBEAT if item is None else b"data: " + item + b"\n\n")
+        await write(b"event: end\ndata: null\n\n")
+    except Interrupted:
+        pass
+    except AgentMemoryLogError as error:
+        await write(b"event: error\ndata: " + encode_json(problem_of(error)) + b"\n\n")
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -159,7 +172,7 @@ async def _next_or_end(results: AsyncGenerator[Any]) -> object:
     return await anext(results, _END)
 
 
-async def _disconnect(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
     """Wait until the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass

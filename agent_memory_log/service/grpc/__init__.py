@@ -1,0 +1,1 @@
+"""The operations over gRPC, for the server and for its clients. It needs the extra ``grpc``."""

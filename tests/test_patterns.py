@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from itertools import chain
 from types import ModuleType
 
 import pytest
 
 from agent_memory_log.memory.extraction import outcomes
+from agent_memory_log.memory.extraction.phrases import ALL
 from agent_memory_log.memory.extraction.statements import readable
 from agent_memory_log.secrets.rules import Rule, phrase_rules, token_rules
 from agent_memory_log.secrets.rules import names as secret_names
@@ -35,6 +37,24 @@ _ANCHORED = {
 }
 """Patterns that are used only with ``match``, and so only at one position of a text."""
 
+_ANCHORED_PHRASES = (
+    "openers",
+    "condition",
+    "direction",
+    "reaction",
+    "plain",
+    "stated",
+    "settled",
+    "task_order",
+    "polite",
+)
+"""The fields of ``Phrases`` with such patterns. ``orders.py`` tries them at the beginning of a clause."""
+
+
+@cache
+def _anchored_phrases() -> frozenset[re.Pattern[str]]:
+    return frozenset(getattr(language.phrases, field) for language in ALL for field in _ANCHORED_PHRASES)
+
 
 def slow_patterns(step: int) -> list[tuple[str, str, str]]:
     """Return the slow patterns, each with its name, its beginning and a text.
@@ -49,7 +69,8 @@ def slow_patterns(step: int) -> list[tuple[str, str, str]]:
 
 
 def _slow_text(name: str, pattern: re.Pattern[str], first: int, step: int) -> str | None:
-    return slow_text(pattern, _prepare_of(name), anchored=name in _ANCHORED, first=first, step=step)
+    anchored = name in _ANCHORED or pattern in _anchored_phrases()
+    return slow_text(pattern, _prepare_of(name), anchored=anchored, first=first, step=step)
 
 
 def test_patterns_take_linear_time() -> None:

@@ -71,7 +71,8 @@ class MongoServer:
         # the file, the server looks for settings in other folders, such as the home directory.
         self._command += ["--config", str(folder / "secantusd.toml"), "--storage-path", str(folder / "data")]
         self._command += ["--host", HOST, "--port", str(self.port)]
-        self._command += ["--oplog-max-entries", str(oplog_entries)]
+        # The default of 1 GB is full after thousands of tests, and the server then waits for room without an end.
+        self._command += ["--oplog-max-entries", str(oplog_entries), "--cache-size", "3G"]
         self._command += ["--standalone"] * standalone
         self._command += ["--enable-test-commands"] * test_commands
         self._command += ["--sync-on-commit"] * sync_on_commit

@@ -58,6 +58,7 @@ def growth(small: Callable[[], object], large: Callable[[], object], enough: flo
     While the ratio is above ``enough``, the measurement is repeated up to ``_TRIES`` times, because the machine may be
     busy with other work.
     """
+    small()  # may compile or load what all later calls share
     best_small = best_large = float("inf")
     ratio = 0.0
     for _ in range(_TRIES):

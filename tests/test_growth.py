@@ -160,6 +160,13 @@ def test_statements_take_linear_time(unit: str) -> None:
     assert growth(partial(read_statements, small), partial(read_statements, large), MOST) <= MOST
 
 
+@pytest.mark.parametrize("unit", ["don't, ", "no more, ", "bitte, ", "siempre, ", "toujours, ", "when I say, "])
+def test_sentences_of_many_clauses_take_linear_time(unit: str) -> None:
+    """An order could begin at each clause of such a sentence, which has the words of lasting orders."""
+    small, large = (f"always you your {unit * (size // len(unit))}x" for size in (900, 3600))
+    assert growth(partial(read_statements, small), partial(read_statements, large), MOST) <= MOST
+
+
 def test_quadratic_time_is_detected() -> None:
     def work(size: int) -> Callable[[], object]:
         return lambda: sum(1 for _ in range(size) for _ in range(size))

@@ -59,7 +59,7 @@ def with_fields(
 
 
 def part_of(log: Sequence[Event], index: int, fields: Mapping[str, JsonValue]) -> list[Event]:
-    """Return the events of a message of which ``log[index]`` is the first and holds ``fields``."""
+    """Return the events of a message. ``log[index]`` is its first event, and holds ``fields``."""
     end = log[index].seq + cast("int", fields.get("events", 1))
     return [event for event in log[index : index + end - log[index].seq] if event.seq < end]
 

@@ -1,4 +1,4 @@
-"""Carries out an operation for a caller. Every interface of the server uses it: the endpoints and MCP."""
+"""Carries out an operation for a caller. HTTP, MCP and gRPC use it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ OWN = "anthropic-memory"
 ROOT = "/memories"
 
 INTERVAL = 16
-"""The number of changes of which at least one has the complete list."""
+"""At least one of so many changes in a row has the complete list."""
 
 _MAX_PATH = 512
 """The number of characters of a path."""

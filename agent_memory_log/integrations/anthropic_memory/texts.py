@@ -47,7 +47,7 @@ def _size(entry: Entry) -> str:
 
 
 def numbered(lines: Sequence[str], first: int) -> Iterator[str]:
-    """Yield lines with their numbers, of which the first is ``first``."""
+    """Yield lines with their numbers. The first line has the number ``first``."""
     return (f"{number:>{_WIDTH}}\t{line}" for number, line in enumerate(lines, first))
 
 

@@ -17,6 +17,10 @@ from agent_memory_log.memory.records.kinds import Preference
 
 _MAX_ORDER = 200
 _MAX_WORDS = 40
+
+_MAX_SPREAD = _MAX_ORDER + _MAX_WORDS * 8
+"""The most characters of an order as it is written. ``readable`` shortens longer gaps than 8."""
+
 _CLEAR = 0.9
 
 
@@ -28,6 +32,8 @@ def read_order(phrases: Phrases, sentence: str, hidden: str, start: int) -> Stat
     """
     opener = phrases.openers.match(hidden, start)
     direct = opener.end() if opener else start
+    if len(hidden) - direct > _MAX_SPREAD:
+        return None  # without a look at the rest, which a hostile sentence would repeat at each comma
     read_direction = phrases.polite.match if hidden.endswith("?") else partial(_direction, phrases)
     direction = read_direction(hidden, direct)
     body = hidden[start : _colon(hidden, direction.start() if direction else direct)]

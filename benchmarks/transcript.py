@@ -113,5 +113,5 @@ def _own(payload: EventData, number: int, provider: str) -> EventData:
     if provider != "openai-responses":
         return replace(payload, signature=signature)
     summary: list[JsonValue] = [{"type": "summary_text", "text": payload.text}]
-    item = {"type": "reasoning", "id": f"rs_{number}", "summary": summary, "encrypted_content": signature}
+    item = {"type": "reasoning", "id": f"reasoning-{number}", "summary": summary, "encrypted_content": signature}
     return parse([item], provider)[0].data

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_memory_log import Snapshot
+from agent_memory_log.transcript import build, provider_names, validate
 from benchmarks import __main__ as benchmarks
 from benchmarks import workload
 from benchmarks.peers import on_sqlite
@@ -14,6 +16,7 @@ from benchmarks.peers.contract import Peer, size_of
 from benchmarks.peers.table import Cells, Comparison
 from benchmarks.scratch import scratch
 from benchmarks.table import write_section
+from benchmarks.transcript import numbered_events
 
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -41,6 +44,12 @@ def test_a_log_stores_its_events(peer: Peer, tmp_path: Path) -> None:
         for events in (workload.events(1), workload.events(10)):
             log.append_each([log.messages(events)])
         assert log.load() == 11
+
+
+@pytest.mark.parametrize("provider", provider_names())
+def test_the_measured_transcript_is_valid(provider: str) -> None:
+    events = numbered_events(provider, 100)
+    assert validate(build(Snapshot("agent", "run", events, version=len(events)), provider), provider) == []
 
 
 def test_a_table_of_libraries_is_written(tmp_path: Path) -> None:

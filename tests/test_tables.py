@@ -27,7 +27,7 @@ def lists_in(value: object, name: str) -> Iterator[tuple[str, list[Any]]]:
         for part in parts:
             yield from lists_in(part, name)
     elif isinstance(value, str) and "\n" in value:
-        # In a text of rows, each line is a row or several patterns, and a comma may stand inside a pattern.
+        # A text with braces holds patterns, which white space separates. A comma may be part of a pattern.
         yield name, value.split("," if ", " in value and "{" not in value else None)
 
 

@@ -325,6 +325,7 @@ def test_long_orders_that_differ_in_their_last_word_have_two_keys() -> None:
         ("Thanks! Before you delete anything, ask me.", "Before you delete anything, ask me"),
         ("Reply in Dutch if I write in Dutch.", "Reply in Dutch if I write in Dutch"),
         ("Please never use tables when you write to me.", "never use tables when you write to me"),
+        ("I plan my week, can you always begin with chores when I ask?", "can you always begin with chores when I ask"),
     ],
 )
 def test_orders_are_read_whole(text: str, value: str) -> None:
@@ -340,6 +341,15 @@ def test_orders_are_read_whole(text: str, value: str) -> None:
         "Draft a message to the team: from now on, standups are at 10.",
         "Before you answer, think about the edge cases.",
         "Whenever I save, the file gets corrupted.",
+        "Write a motto for the crew: never late, always on deck.",
+        "Add a line to the manual that staff must always wear gloves.",
+        "Rules for my scouts: always carry a map.",
+        "Formuliere den Absatz so um, dass der Kunde niemals kündigen darf.",
+        "Regeln für meine Klasse: immer melden, nie dazwischenreden.",
+        "Anota en el acta que en adelante se cierra a las seis.",
+        "Reglas para mi equipo: siempre casco, nunca correr.",
+        "Reformulez la clause pour que le client ne puisse jamais partir.",
+        "Un panneau pour ma cuisine : toujours ranger, ne jamais courir.",
     ],
 )
 def test_tasks_are_no_lasting_orders(text: str) -> None:

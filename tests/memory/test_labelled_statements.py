@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from agent_memory_log.memory.extraction.statements import read_statements
+from agent_memory_log.memory.records.kinds import Preference
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -23,6 +24,10 @@ _MOST_WORDS = 0.8
 
 _WHOLE = 0.85
 """The share of orders that must be kept whole."""
+
+_FRESH = 0.38
+_FRESH_FALSE = 0.09
+"""The shares of the fresh orders and of the fresh look-alikes that may be read as orders: at least, and at most."""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -109,6 +114,17 @@ def test_rules_read_labelled_sentences(language: str, half: int, recall: float, 
     print(f"{language}, half {half}: recall {score.recall:.2f}, precision {score.precision:.2f}, {score}")  # noqa: T201
     assert score.recall >= recall
     assert score.precision >= precision
+
+
+def test_orders_that_no_rule_was_tuned_on_are_read() -> None:
+    lines = msgspec.json.Decoder(Line).decode_lines((DATA / "statements_orders_fresh.jsonl").read_bytes())
+    read = dict.fromkeys((True, False), 0)
+    for line in lines:
+        statements = read_statements(line.text)
+        read[bool(line.remember)] += any(isinstance(statement.data, Preference) for statement in statements)
+    print(f"{read[True]} orders are read, and {read[False]} texts that only look like one")  # noqa: T201
+    assert read[True] >= _FRESH * len(lines) / 2
+    assert read[False] <= _FRESH_FALSE * len(lines) / 2
 
 
 def test_orders_are_kept_whole_and_apart() -> None:

@@ -156,10 +156,11 @@ def _with_subject(phrases: Phrases, sentence: str, hidden: str, earlier: str) ->
 def _read_question(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Statement]:
     """Yield the statements before and after the question of a sentence, or the order that is said as a question."""
     hidden = hidden.rstrip()
-    order = read_order(phrases, sentence, hidden, 0)
-    if order is not None:
-        yield order
-        return
+    for start in (0, *(joint.end() for joint in phrases.joint.finditer(hidden, 0))):
+        order = read_order(phrases, sentence, hidden, start)
+        if order is not None:
+            yield order
+            return
     stated = _before_question(phrases, hidden)
     before = tuple(_read_sentence(phrases, sentence[:stated], hidden[:stated]))
     yield from before

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self, TypeGuard, cast
+from typing import Annotated, Any, ClassVar, Self, TypeGuard, cast, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -133,17 +133,26 @@ def _read(cls: type[Settings], data: object, path: str, problems: list[str]) -> 
         kind = kinds.get(name)
         if kind is None:
             problems.append(f"{setting}: unknown setting")
-        elif _is_group(kind) and not isinstance(value, kind):
-            before = len(problems)
-            inner = _read(kind, value, setting, problems)
-            if len(problems) == before:
-                values[name] = kind(**inner)
+        elif _is_group(kind):
+            values[name] = _group(kind, value, setting, problems)
+        elif (group := _group_in_map(kind)) and isinstance(value, Mapping):
+            items = cast("Mapping[str, object]", value).items()
+            values[name] = {key: _group(group, inner, f"{setting}.{key}", problems) for key, inner in items}
         else:
             try:
                 values[name] = msgspec.convert(value, kind)
             except msgspec.ValidationError as error:
                 problems.append(f"{setting}: {error}")
     return values
+
+
+def _group(kind: type[Settings], value: object, path: str, problems: list[str]) -> Settings | None:
+    """Return the group in ``value``, or None if there are new problems."""
+    if isinstance(value, kind):
+        return value
+    before = len(problems)
+    values = _read(kind, value, path, problems)
+    return kind(**values) if len(problems) == before else None
 
 
 def _variables(cls: type[Settings], prefix: str) -> dict[str, tuple[str, ...]]:
@@ -157,6 +166,13 @@ def _variables(cls: type[Settings], prefix: str) -> dict[str, tuple[str, ...]]:
         else:
             paths[cls.__variables__.get(name, f"{prefix}{name.upper()}")] = (name,)
     return paths
+
+
+def _group_in_map(kind: object) -> type[Settings] | None:
+    """Return the class of the groups in a setting that maps names to groups, or None for another setting."""
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    group = get_args(kind)[1] if get_origin(kind) is Mapping else None
+    return group if _is_group(group) else None
 
 
 def _is_group(kind: object) -> TypeGuard[type[Settings]]:

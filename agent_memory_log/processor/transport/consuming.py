@@ -1,0 +1,178 @@
+"""Pulls the messages of one port, passes them to the handler, and reports the outcome of each to NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from nats.aio.msg import Msg
+
+from agent_memory_log.processor.transport.handling import Handler, Incoming, is_outage
+from agent_memory_log.processor.transport.metrics import BURIED, REFUSED, RETRIED, Metrics
+from agent_memory_log.processor.transport.wire import WIRE_ERRORS, NatsWire
+
+_LOG = logging.getLogger("agent_memory_log.processor")
+
+_FETCH_SECONDS = 1.0
+_ACK_SECONDS = 5.0
+_FIRST_PAUSE = 0.25
+_LONGEST_PAUSE = 30.0
+_MOST_FAILURES = 10
+"""The number of deliveries after which a message with an unexpected error is a dead letter."""
+
+
+class PortSource(msgspec.Struct, frozen=True):
+    """The origin of the messages of a port.
+
+    Attributes:
+        port: The name of the port.
+        stream: The stream.
+        consumer: The name of the durable consumer.
+        subject: The subject.
+        deployment: The name of the stream in the ids of messages, with the suffix of the consumers.
+        newest_only: Whether only the newest message of each subject counts.
+    """
+
+    port: str
+    stream: str
+    consumer: str
+    subject: str
+    deployment: str
+    newest_only: bool = False
+
+
+class PortConsumer:
+    """The pull consumer of one port.
+
+    Args:
+        source: The origin of the messages.
+        wire: The connection.
+        handler: Handles the messages.
+        metrics: Counts the outcomes.
+        concurrency: The most messages that are handled at a time.
+        ack_seconds: The time after which NATS delivers a message again if it hears nothing of it.
+    """
+
+    def __init__(
+        self,
+        source: PortSource,
+        wire: NatsWire,
+        handler: Handler,
+        metrics: Metrics,
+        *,
+        concurrency: int,
+        ack_seconds: float,
+    ) -> None:
+        self.source = source
+        self.problem = "it has not started"
+        self._wire = wire
+        self._handler = handler
+        self._metrics = metrics
+        self._concurrency = concurrency
+        self._ack_seconds = ack_seconds
+        self._tasks: dict[asyncio.Task[None], Msg] = {}
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Pull until ``stop``, then wait for the messages that were pulled.
+
+        A missing stream, bucket or consumer, and a server that is down, end nothing: it tries again with pauses.
+        """
+        source, pause = self.source, _FIRST_PAUSE
+        heartbeat = asyncio.create_task(self._keep_in_progress())
+        try:
+            while not self._stopping.is_set():
+                try:
+                    subscription = await self._wire.pull(
+                        source.stream, source.consumer, source.subject, newest_only=source.newest_only
+                    )
+                    self.problem = ""
+                    pause = _FIRST_PAUSE
+                    try:
+                        await self._pull(subscription.fetch, subscription.consumer_info)
+                    finally:
+                        await subscription.unsubscribe()
+                except WIRE_ERRORS as error:
+                    self.problem = f"stream {source.stream}: {error}"
+                    self._metrics.failed("consumer")
+                    _LOG.info("%s: %s", source.port, self.problem)
+                    await self._pause(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            heartbeat.cancel()
+
+    def stop(self) -> None:
+        """Pull no more messages."""
+        self._stopping.set()
+
+    async def _pull(
+        self, fetch: Callable[[int, float], Awaitable[list[Msg]]], look: Callable[[], Awaitable[object]]
+    ) -> None:
+        while not self._stopping.is_set():
+            if len(self._tasks) >= self._concurrency:
+                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                continue
+            try:
+                messages = await fetch(self._concurrency - len(self._tasks), _FETCH_SECONDS)
+            except TimeoutError:
+                await look()  # a consumer that was deleted does not answer
+                continue
+            for message in messages:
+                task = asyncio.create_task(self._settle(message))
+                self._tasks[task] = message
+                task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _LOG.error("%s: a message was not settled", self.source.port, exc_info=error)
+
+    async def _settle(self, message: Msg) -> None:
+        metadata = message.metadata
+        source, sequence = self.source, metadata.sequence.stream
+        # A stream that was made again counts from 1 again, so the id has the time of the message too.
+        stored = int(metadata.timestamp.timestamp() * 1e6)
+        name = f"{source.deployment}:{sequence}:{stored}"
+        incoming = Incoming(source.port, message.subject, message.data, name, sequence)
+        try:
+            try:
+                outcome = await self._handler.handle(incoming)
+            except Exception as error:
+                if is_outage(error) or metadata.num_delivered < _MOST_FAILURES:
+                    raise
+                _LOG.exception("%s: unexpected error", incoming.message_id)
+                outcome = await self._handler.bury(incoming, f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  # any error: the message comes again
+            self._metrics.settled(source.port, RETRIED)
+            self._metrics.failed("store" if is_outage(error) else "message")
+            _LOG.warning("%s comes again: %s: %s", incoming.message_id, type(error).__name__, error)
+            await self._answer(message.nak(min(_FIRST_PAUSE * 2 ** min(metadata.num_delivered, 20), _LONGEST_PAUSE)))
+            return
+        self._metrics.settled(source.port, outcome)
+        await self._answer(message.term() if outcome in (REFUSED, BURIED) else message.ack_sync(_ACK_SECONDS))
+
+    async def _answer(self, answer: Awaitable[object]) -> None:
+        try:
+            await answer
+        except WIRE_ERRORS as error:
+            # NATS delivers the message again. Its effect is in the log, so nothing happens twice.
+            self._metrics.failed("acknowledgement")
+            _LOG.info("%s: a message was not acknowledged: %r", self.source.port, error)
+
+    async def _keep_in_progress(self) -> None:
+        """Tell NATS of messages that take long, so that it does not deliver them again."""
+        while True:
+            await asyncio.sleep(self._ack_seconds / 3)
+            for message in list(self._tasks.values()):
+                await self._answer(message.in_progress())
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass

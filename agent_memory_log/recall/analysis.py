@@ -7,9 +7,11 @@ from datetime import datetime
 
 import msgspec
 
+from agent_memory_log.recall.changes import asks_for_now, kinds_asked, signs_of
 from agent_memory_log.recall.dates import dates_in
 from agent_memory_log.recall.languages import COMPOUNDING, language_of, stems
-from agent_memory_log.recall.questions import Question, asks_for_time, is_question, role_asked_about
+from agent_memory_log.recall.nicknames import names_like
+from agent_memory_log.recall.questions import Question, asks_for_time, is_question, role_asked_about, wants
 from agent_memory_log.recall.words import fold, words
 
 
@@ -22,6 +24,7 @@ class Analysis(msgspec.Struct, frozen=True):
         language: The language, as an ISO 639-1 code.
         timed: True if the text mentions a time.
         question: True if the text is a question.
+        signs: Whether the text may change an earlier one, and the kinds of its values: the bits of ``signs_of``.
     """
 
     terms: Sequence[str]
@@ -29,6 +32,7 @@ class Analysis(msgspec.Struct, frozen=True):
     language: str
     timed: bool
     question: bool
+    signs: int
 
 
 def analyse(text: str, at: datetime | None) -> Analysis:
@@ -38,7 +42,14 @@ def analyse(text: str, at: datetime | None) -> Analysis:
     language = language_of(text_words)
     dates = dates_in(folded, text_words, at)
     terms = [*filter(None, map(stems(language).__getitem__, text_words)), *dates.terms]
-    return Analysis(terms, len(text_words), language, dates.timed, is_question(folded, text_words))
+    return Analysis(
+        terms,
+        len(text_words),
+        language,
+        dates.timed,
+        is_question(folded, text_words),
+        signs_of(text, folded, dates.terms),
+    )
 
 
 def ask(query: str, at: datetime | None, languages: Iterable[str]) -> Question:
@@ -61,12 +72,17 @@ def ask(query: str, at: datetime | None, languages: Iterable[str]) -> Question:
             continue
         # A function word of the question's language is ignored, even if another language has it as a content word.
         if tables[0][word]:
-            word_terms[word] = tuple(dict.fromkeys(term for table in tables if (term := table[word])))
+            forms = (word, *names_like(word))
+            word_terms[word] = tuple(dict.fromkeys(term for table in tables for form in forms if (term := table[form])))
     word_terms |= {term: (term,) for term in dates.lookup_terms}
+    timed = asks_for_time(folded, text_words)
     return Question(
         tuple(word_terms.items()),
         dates.spans,
-        asks_for_time(folded, text_words),
+        timed,
         own in COMPOUNDING,
         role_asked_about(text_words),
+        asks_for_now(text_words),
+        kinds_asked(folded, asks_for_time=timed),
+        wants(folded),
     )

@@ -28,10 +28,13 @@ class Embeddings(msgspec.Struct, frozen=True):
         pooled: A matrix with one row for each text (texts x dimension).
         tokens: One matrix for each text (tokens x dimension), without special tokens. None if the model has only pooled
             vectors.
+        words: For each text, the word of the text that each token is part of. Only questions need it: the rarity of
+            the word is the weight of the token. None if the model cannot tell.
     """
 
     pooled: Vectors
     tokens: tuple[Vectors, ...] | None = None
+    words: tuple[tuple[str, ...], ...] | None = None
 
 
 @runtime_checkable
@@ -150,4 +153,6 @@ def _checked(embeddings: object, texts: int, dimension: int) -> Embeddings:
     for at, tokens in enumerate(embeddings.tokens):
         if tokens.ndim != 2 or tokens.shape[1] != dimension or not np.isfinite(tokens).all():  # noqa: PLR2004  # a matrix
             raise InvalidArgument(f"the token vectors of text {at} are not finite rows of dimension {dimension}")
-    return Embeddings(unit(embeddings.pooled), tuple(unit(tokens) for tokens in embeddings.tokens))
+    if embeddings.words is not None and [*map(len, embeddings.words)] != [*map(len, embeddings.tokens)]:
+        raise InvalidArgument("words must have the word of each token of each text")
+    return Embeddings(unit(embeddings.pooled), tuple(unit(tokens) for tokens in embeddings.tokens), embeddings.words)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_SENTENCE = re.compile(r"[^\n]+?(?:[.!?…](?=\s)|(?=\n)|\Z)")
+SENTENCE = re.compile(r"[^\n]+?(?:[.!?…](?=\s)|(?=\n)|\Z)")
+"""A sentence of a text, or a line."""
+
 _WORD = re.compile(r"\w+")
 _STEM = 5
 """Two words match if they are equal up to this number of letters, so that an inflected word matches too."""
@@ -22,7 +24,7 @@ def excerpt(text: str, query: str, length: int) -> str:
     """
     if len(text) <= length:
         return text
-    sentences = [match.span() for match in _SENTENCE.finditer(text)]
+    sentences = [match.span() for match in SENTENCE.finditer(text)]
     sought = _stems(query)
     scores = [len(sought & _stems(text[start:end])) for start, end in sentences]
     if not any(scores):

@@ -82,19 +82,20 @@ class IndexedTexts:
         return True
 
     def search(
-        self, call: Search, now: datetime, embedded: Embedded | None
+        self, call: Search, top_k: int, now: datetime, embedded: Embedded | None, *, changes: bool = False
     ) -> list[tuple[DocumentHit, RunMessage | None]]:
-        """Return the best texts, each with its message if it is one."""
+        """Return the best ``top_k`` texts, each with its message if it is one."""
         matches = self._index.search(
             call.query,
             now=now,
-            top_k=call.top_k,
+            top_k=top_k,
             kinds=call.kinds,
             since=call.since,
             until=call.until,
             min_importance=call.min_importance,
             boost_preferences=fold_keys(call.boost_preferences),
             embedded=None if embedded is None or embedded.model != self._index.model else embedded.embeddings,
+            changes=changes,
         )
         return [(match, _read_entry(match.note).message) for match in matches]
 
@@ -108,14 +109,18 @@ def _session_of(agent: str, run: str) -> str:
 
 
 def record_document(live: Live) -> Document:
-    """Return the searchable document of a record: its text, its key as words, its tags and its entities."""
+    """Return the searchable document of a record: its text, its key as words, its tags and its entities.
+
+    An entity that is in the text already counts once, as its words do.
+    """
     memory = live.memory
     text = memory.text or live.data.describe()
     key = memory.key.replace("_", " ")
     text = text.replace(memory.key, key) if memory.key and memory.key in text else f"{text} {key}"
+    other_names = (name for name in memory.entities if name not in text)
     return Document(
         id=live.id,
-        text=" ".join((text, *memory.tags, *memory.entities)).strip(),
+        text=" ".join((text, *memory.tags, *other_names)).strip(),
         kind=memory.kind,
         position=live.seq,
         time=memory.valid_from or live.created,

@@ -7,7 +7,7 @@ cannot end the block, its line or its quotes. This also holds after Unicode norm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -15,10 +15,11 @@ import msgspec
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.operations import BuildContext, Search
-from agent_memory_log.memory.records.kinds import Episode, Fact, Preference
+from agent_memory_log.memory.records.kinds import Consent, Episode, Fact, Note, Preference, Relation
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
-from agent_memory_log.memory.records.record import Evidence, Record
-from agent_memory_log.memory.records.reports import Hits, MemoryContext
+from agent_memory_log.memory.records.record import Evidence, Record, place_name
+from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS
+from agent_memory_log.memory.records.reports.outcomes import Hits, MemoryContext
 from agent_memory_log.memory.search.excerpts import excerpt
 from agent_memory_log.memory.search.quoting import quoted
 from agent_memory_log.memory.search.reading import active_records
@@ -44,6 +45,7 @@ _HEAD = (
     "and where it differs from what the user says now, the user is right."
 )
 _TAIL = "</memory>"
+_NEWER = " (newer, and may change an earlier message)"
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -61,6 +63,9 @@ class _Line(msgspec.Struct, frozen=True):
 
 _SECTIONS = ("Facts and preferences:", "What happened:", "What was said:")
 
+_UNKEYED = (Episode.kind, Note.kind, Relation.kind)
+"""The kinds whose records are shown with their day, if they match the query."""
+
 _KINDS = frozenset({Preference.kind, Fact.kind})
 """The library's own kinds. Their names need no quotes. The names of other kinds are chosen by users and imports."""
 
@@ -73,24 +78,35 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
     ``InvalidArgument`` if ``count_tokens`` returns anything but an integer from 0.
     """
     scopes, max_tokens = context.readable(call.scopes), call.max_tokens
-    for_episodes = Search(call.query, RELEVANT_EPISODES, (Episode.kind,), min_importance=LEAST_STARS)
+    for_episodes = Search(call.query, RELEVANT_EPISODES, _UNKEYED, min_importance=LEAST_STARS, vectors=call.vectors)
     # A run may be linked to several scopes. Its messages then match in each scope.
     for_messages = Search(call.query, MOST_MESSAGES * len(scopes), (MESSAGE,))
     # The list keeps the subjects alive: the client may drop them from its cache while it uses many others.
     subjects = [context.subject(scope) for scope in scopes]
-    episode_hits, message_hits = yield from search_each(context, [for_episodes, for_messages], scopes)
+    episode_hits, message_hits = yield from search_each(
+        context, [for_episodes, for_messages], scopes, with_changes=for_messages
+    )
     # Records are read last: the search may wait for an embedder, and records may be forgotten or changed meanwhile.
     records: list[Record] = []
     for subject in subjects:
         records += yield from active_records(context, subject, None)
     profile = sorted(
-        (record for record in records if record.key),
+        (record for record in records if record.key and record.kind != Consent.kind),
         key=lambda record: (-record.stars, -record.confidence, *_identity(record)),
     )
-    episodes = {record.id: record for record in records if record.kind == Episode.kind and not record.key}
-    relevant = [episodes.pop(hit.id) for hit in episode_hits if hit.id in episodes]
-    recent = sorted(episodes.values(), key=lambda record: (-_time(record).timestamp(), record.text, record.id))
-    messages = [_message_line(message, call.query) for message in _messages(subjects, message_hits)]
+    newer = _newer_of(records)
+    profile = _newer_first(profile, {record.id: record for record in profile}, newer)
+    episodes = {record.id: record for record in records if record.kind in _UNKEYED and not record.key}
+    relevant = _newer_first([episodes[hit.id] for hit in episode_hits if hit.id in episodes], episodes, newer)
+    for record in relevant:
+        del episodes[record.id]
+    unmatched = (record for record in episodes.values() if record.kind == Episode.kind)
+    recent = sorted(unmatched, key=lambda record: (-_time(record).timestamp(), record.text, record.id))
+    updates = {hit.id for hit in message_hits if "update" in hit.matched_by}
+    messages = [
+        _message_line(message, call.query, may_update=place_name(message.evidence) in updates)
+        for message in _messages(subjects, message_hits)
+    ]
     groups = (
         [_profile_line(record) for record in profile],
         [_episode_line(record) for record in relevant],
@@ -103,16 +119,45 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
         lambda: _fitting(groups, [*recent_lines, *messages[RELEVANT_MESSAGES:]], max_tokens, counter.count)
     )
     ordered = _ordered(lines)
+    used = tuple(line.record for line in ordered if line.record)
+    for subject in subjects:
+        subject.note_use(used)
     return MemoryContext(
         _rendered(lines),
         tokens,
-        tuple(line.record for line in ordered if line.record),
+        used,
         tuple(line.message for line in ordered if line.message is not None),
         message_hits.note
         if lines or not any((*groups, recent_lines))
         else f"nothing fits into max_tokens={max_tokens}",
         counter.name if lines else "",
     )
+
+
+def _newer_of(records: Sequence[Record]) -> Mapping[str, list[str]]:
+    """Return the newer records that contradict a record, by the id of the older one."""
+    by_id = {record.id: record for record in records}
+    newer: dict[str, list[str]] = {}
+    for record in records:
+        for link in record.links:
+            other = by_id.get(link.target) if link.type == CONTRADICTS else None
+            if other is not None:
+                older, later = sorted((other, record), key=_time)
+                newer.setdefault(older.id, []).append(later.id)
+    return newer
+
+
+def _newer_first(
+    records: Iterable[Record], candidates: Mapping[str, Record], newer: Mapping[str, list[str]]
+) -> list[Record]:
+    """Return the records, each after the newer candidates that contradict it. So no context has an old value alone."""
+    ordered: dict[str, Record] = {}
+    for record in records:
+        for record_id in newer.get(record.id, ()):
+            if record_id in candidates:
+                ordered.setdefault(record_id, candidates[record_id])
+        ordered.setdefault(record.id, record)
+    return list(ordered.values())
 
 
 def _messages(subjects: Sequence[Subject], hits: Hits) -> list[RunMessage]:
@@ -225,9 +270,10 @@ def _episode_line(record: Record) -> _Line:
     return _Line(1, (time.timestamp(), record.text, record.id), f"- {_day(time)} {_quoted(record.text)}", record.id)
 
 
-def _message_line(message: RunMessage, query: str) -> _Line:
+def _message_line(message: RunMessage, query: str, *, may_update: bool) -> _Line:
     text = (
         f"- {_day(message.time)} {_quoted(message.speaker)} said {_quoted(excerpt(message.text, query, LONGEST_TEXT))}"
+        f"{_NEWER if may_update else ''}"
     )
     sort_key = (message.time.timestamp(), message.agent, message.run, message.seq)
     return _Line(2, sort_key, text, "", message.evidence)

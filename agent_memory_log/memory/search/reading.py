@@ -10,12 +10,12 @@ from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpire
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import EventData, Redacted, ToolCall, ToolResult
 from agent_memory_log.events.reserved import is_reserved
+from agent_memory_log.memory.conflicts.trust import trust_in
 from agent_memory_log.memory.operations import AsOf, CountRecords, Explain, Get, History, ListRecords
 from agent_memory_log.memory.records.kinds import fold_key
-from agent_memory_log.memory.records.record import Evidence, Record, RunId, stars_of
-from agent_memory_log.memory.records.reports import EvidenceLine, Explanation, Stats, Version
+from agent_memory_log.memory.records.record import Evidence, Record, RunId, Source, stars_of
+from agent_memory_log.memory.records.reports.outcomes import EvidenceLine, Explanation, Stats, Version
 from agent_memory_log.memory.stream.context import Context
-from agent_memory_log.memory.stream.evidence import unsupported
 from agent_memory_log.memory.stream.history import Closed, Ledger
 from agent_memory_log.memory.stream.payloads import MemoryChanged, MemoryClosed, MemoryRefreshed
 from agent_memory_log.memory.stream.state import Live, State
@@ -71,7 +71,7 @@ def list_records(context: Context, call: ListRecords) -> Steps[tuple[Record, ...
         if call.status == "active":
             records += yield from active_records(context, context.subject(scope), kinds)
         else:
-            ledger = yield from _ledger(context, scope)
+            ledger = yield from context.subject(scope).ledger()
             records += [
                 record
                 for record in ledger.records(scope, context.hooks.now())
@@ -99,19 +99,11 @@ def _set_of(kinds: tuple[str, ...] | None) -> frozenset[str] | None:
     return None if kinds is None else frozenset(kinds)
 
 
-def _ledger(context: Context, scope: str, until: datetime | None = None) -> Steps[Ledger]:
-    """Return the whole history of a scope, up to a time, without the records that have lost their evidence."""
-    stream = yield from context.subject(scope).load_all()
-    ledger = Ledger(stream, until=until)
-    ledger.drop((yield from unsupported(live for live, _ in ledger.lives())))
-    return ledger
-
-
 def history(context: Context, call: History) -> Steps[tuple[Version, ...]]:
     """Return every value that a key has had, the oldest first."""
     folded_key = fold_key(call.key)
     name = context.readable_scope(call.scope)
-    ledger = yield from _ledger(context, name)
+    ledger = yield from context.subject(name).ledger()
     return tuple(
         Version(record, live.seq, *_end(closed, record))
         for (live, closed), record in zip(ledger.lives(), ledger.records(name, context.hooks.now()), strict=True)
@@ -130,7 +122,7 @@ def as_of(context: Context, call: AsOf) -> Steps[tuple[Record, ...]]:
     """Return the records that were active at a time, without those that were forgotten since."""
     records: list[Record] = []
     for scope in context.readable(call.scopes):
-        ledger = yield from _ledger(context, scope, call.time)
+        ledger = yield from context.subject(scope).ledger(call.time)
         records += _active(ledger.state, scope, _set_of(call.kinds), call.time)
     return tuple(records)
 
@@ -141,8 +133,11 @@ def explain(context: Context, call: Explain) -> Steps[Explanation | None]:
     if record is None or ledger is None:
         return None
     lines = yield from _lines(context, record.evidence)
-    story = tuple(_story_line(event, record.id) for event in ledger.story.get(record.id, ()))
-    return Explanation(record, record.status, _source(record), lines, story)
+    story = tuple(story_line(event, record.id) for event in ledger.story.get(record.id, ()))
+    live = ledger.state.active(record.id, context.hooks.now())
+    trust = None if live is None else trust_in(ledger.state, live, context.hooks.now())
+    origin = f"{source_name(record.source)}, on {record.created.date().isoformat()}"
+    return Explanation(record, record.status, origin, lines, story, trust)
 
 
 def find_record(context: Context, record_id: str) -> Steps[Record | None]:
@@ -153,7 +148,7 @@ def find_record(context: Context, record_id: str) -> Steps[Record | None]:
 
 def _record_of_any_status(context: Context, record_id: str) -> Steps[tuple[Record | None, Ledger | None]]:
     for scope in context.readable(None):
-        ledger = yield from _ledger(context, scope)
+        ledger = yield from context.subject(scope).ledger()
         for record in ledger.records(scope, context.hooks.now()):
             if record.id == record_id:
                 return record, ledger
@@ -166,7 +161,7 @@ def stats(context: Context, _: CountRecords) -> Steps[Stats]:
     events = parts = 0
     runs: set[RunId] = set()
     for scope in context.readable(None):
-        ledger = yield from _ledger(context, scope)
+        ledger = yield from context.subject(scope).ledger()
         for record in ledger.records(scope, context.hooks.now()):
             if record.status == "active":
                 active[record.kind] += 1
@@ -183,12 +178,13 @@ def _sorted(counts: Counter[str]) -> Mapping[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _source(record: Record) -> str:
-    source_id = f" {record.source.id}" if record.source.id else ""
-    return f"{record.source.kind}{source_id}, on {record.created.date().isoformat()}"
+def source_name(source: Source) -> str:
+    """Return a source in words, such as ``run support/42``."""
+    return f"{source.kind} {source.id}" if source.id else source.kind
 
 
-def _story_line(event: Event, record: str) -> str:
+def story_line(event: Event, record: str) -> str:
+    """Return an event about a record as a line, such as ``2026-11-22T09:00:00+00:00 remembered``."""
     data = event.data
     day = event.timestamp.isoformat(timespec="seconds")
     if isinstance(data, MemoryClosed):

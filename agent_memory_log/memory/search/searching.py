@@ -6,18 +6,25 @@ words with the query, and no messages.
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.operations import Search
 from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_keys
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
+from agent_memory_log.memory.records.plans import Plan, Strategy
+from agent_memory_log.memory.records.protocols import Reranker
 from agent_memory_log.memory.records.record import Record
-from agent_memory_log.memory.records.reports import Hit, Hits
+from agent_memory_log.memory.records.reports.outcomes import Hit, Hits
+from agent_memory_log.memory.records.vectors import QueryVectors
 from agent_memory_log.memory.search.index_files import index_maker
 from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.stream.context import Context
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
     from agent_memory_log.memory.search.warm_index import WarmIndex
     from agent_memory_log.recall import DocumentHit, Embedded, Embedder
 
+NEEDS_RECALL = "vectors and an embedder need the extra recall: pip install 'agent-memory-log[recall]'"
+
 _NO_MESSAGES = "no messages were searched: pip install 'agent-memory-log[recall]'"
 
 SHARED_WORDS = "shared_words"
@@ -35,6 +44,24 @@ SHARED_WORDS = "shared_words"
 
 _BOOST = 0.5
 """The score that a boosted preference gains, even if it shares no word with the query. An index adds the same."""
+
+TOP_K = 4
+"""The most hits of a search by default."""
+
+MOST_INSTANCES = 50
+"""The most hits by default if the question asks for every instance."""
+
+INSTANCE = 0.3
+"""The share of the best score that a hit needs to be an instance."""
+
+PROFILE = 0.25
+"""The gain of a preference or fact if the question is about the user. An index adds the same to the user's turns."""
+
+TRACE = 0.5
+"""The share of a record's score that the records get that it links to."""
+
+RERANKED = 50
+"""The fewest hits that a reranker compares."""
 
 _words = re.compile(r"\w+").findall
 
@@ -51,8 +78,12 @@ def search(context: Context, call: Search) -> Steps[Hits]:
     return hits
 
 
-def search_each(context: Context, calls: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+def search_each(
+    context: Context, calls: Sequence[Search], scopes: tuple[str, ...], *, with_changes: Search | None = None
+) -> Steps[list[Hits]]:
     """Return the hits of several searches for one query. New events are read once, and the query is embedded once.
+
+    The hits of ``with_changes`` are followed by the latest messages that may change what they say.
 
     Raises:
         InvalidArgument: An embedder is given and the extra ``recall`` is not installed, or the embedder has no
@@ -61,34 +92,148 @@ def search_each(context: Context, calls: Sequence[Search], scopes: tuple[str, ..
     make = index_maker()
     embedder = context.hooks.embedder
     if make is None:
-        if embedder is not None:
-            raise InvalidArgument("an embedder needs the extra recall: pip install 'agent-memory-log[recall]'")
+        if embedder is not None or calls[0].vectors is not None:
+            raise InvalidArgument(NEEDS_RECALL)
         return (yield from _search_without_index(context, calls, scopes))
-    if embedder is not None and not callable(getattr(embedder, "embed", None)):
-        raise InvalidArgument(
-            f"expected an embedder with model, dimension and embed(texts, kind), got {describe(embedder)}"
-        )
+    if embedder is not None:
+        check_embedder(embedder)
+    reranked = 0 if context.hooks.reranker is None else RERANKED
     subjects = [context.subject(scope) for scope in scopes]
     with context.indexes.of(subjects, lambda subject: make(subject, context.indexes.folder)) as indexes:
-        note, embedded = yield from _prepared(indexes, embedder, calls[0].query)
+        note, embedded = yield from _prepared(indexes, embedder, calls[0])
         now = context.hooks.now()
+        plans = _plans(calls, now, has_vectors=embedded is not None)
         hits_of_searches: list[Hits] = []
-        for call in calls:
+        for call, plan in zip(calls, plans, strict=True):
             hits: list[Hit] = []
             for scope, index in zip(scopes, indexes, strict=True):
-                hits += yield from _search_index(index, call, scope, now, embedded)
-            hits_of_searches.append(Hits(_best(_without_duplicates(hits), call.top_k), note))
+                hits += yield from _search_index(
+                    index, call, plan, scope, now, embedded, reranked, changes=call is with_changes
+                )
+            best = _best(_without_duplicates(hits), max(plan.limit, reranked), plan.kinds)
+            if context.hooks.reranker is not None and plan.order == "best":
+                best, failure = yield from _reranked(context.hooks.reranker, call.query, best)
+                note = note or failure
+            if plan.every and call.top_k is None:
+                best = _every_instance(best)
+            hits_of_searches.append(Hits(best[: plan.limit], note, plan))
     return hits_of_searches
 
 
+def _plans(calls: Sequence[Search], now: datetime, *, has_vectors: bool) -> list[Plan]:
+    """Return the plan of each search. All have the same query."""
+    from agent_memory_log.recall.analysis import ask  # noqa: PLC0415  # as in index_maker
+    from agent_memory_log.recall.questions import CAUSE, EVERY, FIRST, LATEST, USER, kinds_named  # noqa: PLC0415
+
+    query = calls[0].query
+    question = ask(query, now, ())
+    every = EVERY in question.wants
+    uses: dict[Strategy, bool] = {
+        "words": True,
+        "meaning": has_vectors,
+        "entity": any(map(str.isupper, query[1:])),
+        "trace": CAUSE in question.wants,
+        "profile": question.role == USER,
+    }
+    times = tuple(
+        (datetime.fromtimestamp(begin, UTC), datetime.fromtimestamp(end, UTC)) for begin, end in question.spans
+    )
+    return [
+        Plan(
+            tuple(strategy for strategy, is_used in uses.items() if is_used),
+            "latest" if LATEST in question.wants else "first" if FIRST in question.wants else "best",
+            every,
+            question.now,
+            tuple(kind for kind in kinds_named(query.casefold()) if call.kinds is None or kind in call.kinds),
+            times,
+            call.top_k or (MOST_INSTANCES if every else TOP_K),
+        )
+        for call in calls
+    ]
+
+
 def _search_index(
-    index: WarmIndex, call: Search, scope: str, now: datetime, embedded: Embedded | None
+    index: WarmIndex,
+    call: Search,
+    plan: Plan,
+    scope: str,
+    now: datetime,
+    embedded: Embedded | None,
+    least: int,
+    *,
+    changes: bool,
 ) -> Steps[list[Hit]]:
-    while (matches := (yield from work(lambda: index.search(call, now, embedded)))) is None:
+    top_k = max(plan.limit, least)
+    hits: list[Hit] = []
+    # Records of the kinds that the question names come first, so they are searched for alone, too.
+    for part in [*([msgspec.structs.replace(call, kinds=plan.kinds)] if plan.kinds else []), call]:
+        hits += yield from _hits_of(index, part, top_k, scope, now, embedded, changes=changes)
+    if "profile" in plan.strategies:
+        hits = [_lifted(hit) if hit.record is not None and hit.record.key else hit for hit in hits]
+    if "trace" in plan.strategies:
+        hits += index.subject.ask(lambda state: _linked(hits, state, scope, now))
+    return hits
+
+
+def _hits_of(
+    index: WarmIndex, call: Search, top_k: int, scope: str, now: datetime, embedded: Embedded | None, *, changes: bool
+) -> Steps[list[Hit]]:
+    while (matches := (yield from work(lambda: index.search(call, top_k, now, embedded, changes=changes)))) is None:
         yield from index.refresh(None)
     return index.subject.ask(
         lambda state: [hit for match in matches if (hit := _hit_of(*match, state, scope, now)) is not None]
     )
+
+
+def _lifted(hit: Hit) -> Hit:
+    """Return a preference or fact with a higher score, because the question is about the user."""
+    gain = PROFILE * hit.score
+    return Hit(hit.score + gain, {**hit.matched_by, "profile": gain}, hit.record)
+
+
+def _linked(hits: Sequence[Hit], state: State, scope: str, now: datetime) -> list[Hit]:
+    """Return the records that the hits link to, such as their causes."""
+    return [
+        Hit(TRACE * hit.score, {"trace": TRACE * hit.score}, live.record(scope, now))
+        for hit in hits
+        if hit.record is not None
+        for link in hit.record.links
+        if (live := state.active(link.target, now)) is not None
+    ]
+
+
+def _every_instance(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that match well enough to be instances: the best of each run, then the second of each run, …"""
+    instances = [hit for hit in hits if hit.score >= INSTANCE * hits[0].score]
+    seen = Counter[object]()
+    places: list[tuple[int, int]] = []
+    for number, hit in enumerate(instances):
+        run = hit.id if hit.message is None else (hit.message.agent, hit.message.run)
+        places.append((seen[run], number))
+        seen[run] += 1
+    return [instances[number] for _, number in sorted(places)]
+
+
+def _reranked(reranker: Reranker, query: str, hits: list[Hit]) -> Steps[tuple[list[Hit], str]]:
+    """Return the hits in the order of the reranker, and a note if it failed. Then the hits stay as they are."""
+    return (yield from work(lambda: _in_new_order(reranker, query, hits)))
+
+
+def _in_new_order(reranker: Reranker, query: str, hits: list[Hit]) -> tuple[list[Hit], str]:
+    if not hits:
+        return hits, ""
+    try:
+        scores = [float(score) for score in reranker.rerank(query, [hit.text for hit in hits])]
+        reason = "" if len(scores) == len(hits) and all(map(math.isfinite, scores)) else f"it returned {scores}"
+    except Exception as error:  # noqa: BLE001  # a reranker may raise anything, and the search continues without it
+        scores, reason = [], str(error) or type(error).__name__
+    if reason:
+        return hits, f"the reranker failed, so the hits have the order of the index: {reason}"
+    scored = [
+        Hit(score, {**hit.matched_by, "reranker": score - hit.score}, hit.record, hit.message)
+        for hit, score in zip(hits, scores, strict=True)
+    ]
+    return sorted(scored, key=lambda hit: -hit.score), ""
 
 
 def _hit_of(match: DocumentHit, message: RunMessage | None, state: State, scope: str, now: datetime) -> Hit | None:
@@ -101,26 +246,48 @@ def _hit_of(match: DocumentHit, message: RunMessage | None, state: State, scope:
 
 
 def _prepared(
-    indexes: Sequence[WarmIndex], embedder: Embedder | None, query: str
+    indexes: Sequence[WarmIndex], embedder: Embedder | None, call: Search
 ) -> Steps[tuple[str, Embedded | None]]:
-    """Bring the indexes up to date, and embed the query.
+    """Bring the indexes up to date, and embed the query, unless its caller sent its vectors.
 
     Returns a note and the query's vectors. The note says why vectors were not compared; then the vectors are None.
     """
-    if embedder is None or not query.strip():
+    if call.vectors is not None:
+        return "", (yield from _prepared_for(indexes, call.vectors))
+    if embedder is None or not call.query.strip():
         for index in indexes:
             yield from index.refresh(None)
         return "", None
-    embedded, fixed = yield from work(lambda: _embed_query(embedder, query))
+    embedded, fixed = yield from work(lambda: embed_query(embedder, call.query))
     note = embedded.note
     for index in indexes:
-        yield from index.refresh(None if note else fixed)
+        yield from index.refresh(None if note else embedded.model)
         if not note:
             note = yield from index.embed_lacking(fixed)
     return note, None if note else embedded
 
 
-def _embed_query(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]:
+def _prepared_for(indexes: Sequence[WarmIndex], vectors: QueryVectors) -> Steps[Embedded]:
+    """Bring the indexes up to date for vectors that the caller sent, and return them."""
+    from agent_memory_log.memory.search.packing import read_query  # noqa: PLC0415  # as in index_maker
+
+    embedded = yield from work(lambda: read_query(vectors))
+    for index in indexes:
+        yield from index.check_model(embedded.model)
+    for index in indexes:
+        yield from index.refresh(embedded.model)
+    return embedded
+
+
+def check_embedder(embedder: object) -> None:
+    """Raise ``InvalidArgument`` unless an embedder has the method ``embed``."""
+    if not callable(getattr(embedder, "embed", None)):
+        raise InvalidArgument(
+            f"expected an embedder with model, dimension and embed(texts, kind), got {describe(embedder)}"
+        )
+
+
+def embed_query(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]:
     """Return the query's vectors, or a note why embedding failed, and the embedder fixed to that model."""
     from agent_memory_log.recall import Fixed, embed  # noqa: PLC0415  # as in index_maker
 
@@ -134,8 +301,9 @@ def _search_without_index(context: Context, calls: Sequence[Search], scopes: tup
         records += yield from active_records(context, context.subject(scope), None)
     return [
         Hits(
-            _best(_sharing_words(records, call), call.top_k),
+            _best(_sharing_words(records, call), call.top_k or TOP_K),
             _NO_MESSAGES if call.kinds is None or MESSAGE in call.kinds else "",
+            Plan(limit=call.top_k or TOP_K),
         )
         for call in calls
     ]
@@ -183,9 +351,16 @@ def _without_duplicates(hits: list[Hit]) -> list[Hit]:
     return list(best.values())
 
 
-def _best(hits: list[Hit], top_k: int) -> list[Hit]:
-    """Return the first ``top_k`` hits by score, then by score without boosts, then newest first."""
-    hits.sort(key=lambda hit: (-round(hit.score, _COMPARED_DIGITS), -_unboosted(hit), -_time(hit)))
+def _best(hits: list[Hit], top_k: int, first_kinds: tuple[str, ...] = ()) -> list[Hit]:
+    """Return the first ``top_k`` hits: ``first_kinds`` first, then by score, score without boosts, and newest first."""
+    hits.sort(
+        key=lambda hit: (
+            hit.kind not in first_kinds,
+            -round(hit.score, _COMPARED_DIGITS),
+            -_unboosted(hit),
+            -_time(hit),
+        )
+    )
     return hits[:top_k]
 
 

@@ -86,6 +86,17 @@ class StoredVectors:
             not self.is_read or bool(self._index.marks.of(_REMOVED)) or max(newer.last_seq, newer.after) > self.read_to
         )
 
+    def has(self, name: TextName) -> bool:
+        """Return whether a text has vectors that are stored or will be."""
+        return name in self._unstored or bool(self._stored().get(name))
+
+    def are_dropped(self, newer: Snapshot, has_text: HasText) -> bool:
+        """Return whether a snapshot redacts the vectors of a text that the index holds."""
+        return bool(newer.redactions) and any(
+            not newer.redactions.keys().isdisjoint(vectors) and has_text(name)
+            for name, vectors in self._stored().items()
+        )
+
     def apply(self, newer: Snapshot, has_text: HasText) -> list[MemoryVectors] | None:
         """Apply a snapshot of the stream. Returns the new vectors whose texts the index holds.
 

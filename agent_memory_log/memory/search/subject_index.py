@@ -21,12 +21,15 @@ from agent_memory_log.memory.stream.payloads import MemoryRemembered
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.memory.stream.vectors import TextName, name_of, record_name
-from agent_memory_log.recall import Embedder, IndexFile, RecallIndex
+from agent_memory_log.recall import IndexFile, RecallIndex
+from agent_memory_log.recall.embedding import Model
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import RunHead
 
 _STREAM, _RUNS, _RECORDS = "stream", "runs", "records"
 """The spaces of the marks: the stream's mark, how far each run was read, and a digest of each record."""
+
+_NO_MODEL: Model = ("", 0)
 
 _read_reached = msgspec.msgpack.Decoder(Reached).decode
 
@@ -116,11 +119,11 @@ class SubjectIndex:
         """Return whether the index holds a text with this name."""
         return self.texts.has(name)
 
-    def use_model(self, embedder: Embedder) -> None:
-        """Hold only this embedder's vectors from now on."""
-        if self.index.model != (embedder.model, embedder.dimension):
+    def use_model(self, model: Model) -> None:
+        """Hold only this model's vectors from now on."""
+        if self.index.model != model:
             with self.changing():
-                self.texts.use_model(embedder.model, embedder.dimension)
+                self.texts.use_model(*model)
                 self.vectors.clear()
 
     def mark(self) -> StreamMark | None:
@@ -177,7 +180,7 @@ class SubjectIndex:
                 and (vectors is None or not self.vectors.needs(vectors))
             )
 
-    def apply(self, runs: KnownRuns, news: Sequence[News], vectors: Snapshot | None, embedder: Embedder | None) -> bool:
+    def apply(self, runs: KnownRuns, news: Sequence[News], vectors: Snapshot | None, model: Model | None) -> bool:
         """Apply everything that was read.
 
         Returns False if the index or the state changed meanwhile. The caller then reads everything again.
@@ -206,7 +209,7 @@ class SubjectIndex:
                 self.index.marks.put(_STREAM, "", msgspec.msgpack.encode(changes.mark))
             for item, seqs in zip(news, changes.searchable, strict=True):
                 self._apply_run(item, seqs)
-            is_complete = self._apply_vectors(vectors, embedder)
+            is_complete = self._apply_vectors(vectors, model)
         self._state, self._compared_at = state, self.index.generation
         return is_complete
 
@@ -304,10 +307,13 @@ class SubjectIndex:
         if name is not None:
             self.vectors.remove(name)
 
-    def _apply_vectors(self, vectors: Snapshot | None, embedder: Embedder | None) -> bool:
-        if vectors is None or embedder is None:
+    def _apply_vectors(self, vectors: Snapshot | None, model: Model | None) -> bool:
+        if vectors is None or model is None:
             return True
-        self.use_model(embedder)
+        self.use_model(model)
+        if self.vectors.are_dropped(vectors, self.has_text):
+            self.use_model(_NO_MODEL)  # which the next reading replaces
+            return False
         fresh = self.vectors.apply(vectors, self.has_text)
         if fresh is None:
             return False

@@ -20,10 +20,12 @@ import msgspec
 from agent_memory_log.errors import (
     AgentMemoryLogError,
     CursorOutOfRange,
+    InvalidArgument,
     StoreUnavailable,
     VersionConflict,
 )
 from agent_memory_log.events.event import new_event
+from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.operations import Search
 from agent_memory_log.memory.records.messages import RunMessage
 from agent_memory_log.memory.records.principals import VECTORS_RUN
@@ -32,8 +34,9 @@ from agent_memory_log.memory.search.packing import pack
 from agent_memory_log.memory.search.subject_index import SubjectIndex
 from agent_memory_log.memory.stream.payloads import MemoryVectors
 from agent_memory_log.memory.stream.subjects import FORGOTTEN, Subject
-from agent_memory_log.memory.stream.vectors import VECTOR_TYPES, is_alive, name_of
+from agent_memory_log.memory.stream.vectors import VECTOR_TYPES, TextName, is_alive, name_of
 from agent_memory_log.recall import DocumentHit, Embedded, Embedder, IndexFile, IndexLost, embed
+from agent_memory_log.recall.embedding import Model
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import Steps, append, load, redact, work
 from agent_memory_log.store import AppendResult
@@ -45,6 +48,8 @@ _ATTEMPTS = 100
 
 _STREAM, _RUNS, _RECORDS = "stream", "runs", "records"
 """The spaces of the marks: the stream's mark, the head of each run that was read, and a digest of each record."""
+
+_REPLACED = "other processes kept replacing the index or its model: try again"
 
 _T = TypeVar("_T")
 
@@ -110,6 +115,15 @@ class WarmIndex:
         """The approximate number of bytes of memory that the index takes."""
         return self._contents.index.size
 
+    def version(self) -> int:
+        """Return the version of the stream that the index has read, or 0 if it has read nothing."""
+        try:
+            with self._lock:
+                mark = self._contents.mark()
+        except IndexLost:
+            return 0
+        return 0 if mark is None else mark.version
+
     def close(self) -> Path | None:
         """Close the index. Return its file if it certainly holds nothing that was erased, otherwise None."""
         with self._lock:
@@ -118,26 +132,26 @@ class WarmIndex:
             index.close()
         return file
 
-    def refresh(self, embedder: Embedder | None) -> Steps[None]:
-        """Read new records, messages and vectors. Raises the errors of ``Store.load_run``."""
+    def refresh(self, model: Model | None) -> Steps[None]:
+        """Read new records, messages and the vectors of a model. Raises the errors of ``Store.load_run``."""
         is_done = False
         yield from self._locked(self._contents.begin_refresh)
         while not is_done:
             try:
-                is_done = yield from self._refresh(embedder)
+                is_done = yield from self._refresh(model)
             except IndexLost:
                 yield from self._locked(self._contents.forget)
         with suppress(IndexLost):  # the next search finds it
-            if embedder is not None:
+            if model is not None:
                 yield from self._drop_orphans()
             if self._contents.index.may_hold_erased:
                 yield from work(lambda: self._wait_for_lock(self._contents.index.scrub))
 
-    def _refresh(self, embedder: Embedder | None) -> Steps[bool]:
+    def _refresh(self, model: Model | None) -> Steps[bool]:
         """Read something new. Returns whether there was nothing else."""
         # Vectors are read first. Their writer had read the text before, so the later reads see the text, or see
         # that it was removed.
-        vectors = None if embedder is None else (yield from self._read_vectors(embedder))
+        vectors = None if model is None else (yield from self._read_vectors(model))
         mark = yield from work(lambda: self._wait_for_lock(self._contents.mark))  # a file may have to be read
         yield from self.subject.refresh()
         runs = yield from self._locked(lambda: self._contents.linked(mark))
@@ -153,13 +167,13 @@ class WarmIndex:
 
         def apply() -> bool:
             with self._lock:
-                return self._contents.apply(runs, new.news, vectors, embedder)
+                return self._contents.apply(runs, new.news, vectors, model)
 
         is_applied = yield from work(apply)
         return is_applied and new.is_complete
 
-    def _read_vectors(self, embedder: Embedder) -> Steps[Snapshot]:
-        after = yield from work(lambda: self._vectors_from(embedder))
+    def _read_vectors(self, model: Model) -> Steps[Snapshot]:
+        after = yield from work(lambda: self._vectors_from(model))
         try:
             newer = yield from load(self.subject.agent, VECTORS_RUN, after, VECTOR_TYPES)
         except CursorOutOfRange:  # the run was deleted, or the store lost its last events
@@ -167,9 +181,9 @@ class WarmIndex:
             newer = yield from load(self.subject.agent, VECTORS_RUN, 0, VECTOR_TYPES)
         return newer
 
-    def _vectors_from(self, embedder: Embedder) -> int:
+    def _vectors_from(self, model: Model) -> int:
         with self._lock:
-            self._contents.use_model(embedder)
+            self._contents.use_model(model)
             with self._reading():
                 return self._contents.vectors.read_to
 
@@ -187,24 +201,25 @@ class WarmIndex:
 
     def embed_lacking(self, embedder: Embedder) -> Steps[str]:
         """Embed all texts without vectors, and store the vectors. Returns a note about a failure, or ``""``."""
+        model = (embedder.model, embedder.dimension)
         for _ in range(_ATTEMPTS):
             with suppress(IndexLost):
                 while True:
                     batch = yield from work(lambda: self._embed_batch(embedder))
                     # Store even after an empty batch: a cancelled search may have left vectors that are not stored yet.
-                    yield from self._store_vectors(embedder)
+                    yield from self._store_vectors(model)
                     if not batch.texts:
                         break
                 if batch.texts is not None:
                     return batch.note
-            yield from self.refresh(embedder)
+            yield from self.refresh(model)
         return f"other searches kept replacing the embedding model {embedder.model}, words alone were compared"
 
     def _embed_batch(self, embedder: Embedder) -> _EmbeddedBatch:
         # Batches are embedded one after another, so that no text goes to the embedder twice.
         with self._embedding:
             with self._lock:
-                self._contents.use_model(embedder)
+                self._contents.use_model((embedder.model, embedder.dimension))
                 if not self._contents.vectors.is_read:
                     return _EmbeddedBatch(None)
                 with self._reading():
@@ -223,31 +238,85 @@ class WarmIndex:
                         self._contents.vectors.add(vectors)
             return _EmbeddedBatch(len(batch))
 
-    def _store_vectors(self, embedder: Embedder) -> Steps[None]:
+    def _store_vectors(self, model: Model) -> Steps[None]:
         """Store vectors, so that no other process embeds the texts again. If this fails, the next search retries."""
         with suppress(AgentMemoryLogError):
-            for _ in range(_ATTEMPTS):
-                batch, version = yield from self._locked(self._to_store)
-                if not batch:
-                    break
-                events = tuple(map(new_event, batch))
-                try:
-                    result = yield from append(
-                        self.subject.agent, VECTORS_RUN, events, expected_version=version, reserved=True
-                    )
-                except VersionConflict:
-                    yield from self.refresh(embedder)
-                    continue
-                except StoreUnavailable:
-                    raise
-                except AgentMemoryLogError:  # the store would refuse these events again
-                    yield from self._locked(lambda: self._contents.vectors.give_up(batch))  # noqa: B023  # called at once
-                    raise
-                yield from self._change(lambda: self._note_stored(batch, result, version))  # noqa: B023  # called at once
-                # A text may have been forgotten since it was read, by a writer that could not see these vectors.
-                yield from self.subject.refresh()
-                yield from self._change(lambda: self._drop_forgotten(batch))  # noqa: B023  # called at once
-                yield from self._drop_orphans()
+            yield from self._append_vectors(model)
+
+    def _append_vectors(self, model: Model) -> Steps[None]:
+        for _ in range(_ATTEMPTS):
+            batch, version = yield from self._locked(self._to_store)
+            if not batch:
+                break
+            events = tuple(map(new_event, batch))
+            try:
+                result = yield from append(
+                    self.subject.agent, VECTORS_RUN, events, expected_version=version, reserved=True
+                )
+            except VersionConflict:
+                yield from self.refresh(model)
+                continue
+            except StoreUnavailable:
+                raise
+            except AgentMemoryLogError:  # the store would refuse these events again
+                yield from self._locked(lambda: self._contents.vectors.give_up(batch))  # noqa: B023  # called at once
+                raise
+            yield from self._change(lambda: self._note_stored(batch, result, version))  # noqa: B023  # called at once
+            # A text may have been forgotten since it was read, by a writer that could not see these vectors.
+            yield from self.subject.refresh()
+            yield from self._change(lambda: self._drop_forgotten(batch))  # noqa: B023  # called at once
+            yield from self._drop_orphans()
+
+    def check_model(self, model: Model) -> Steps[None]:
+        """Check that the newest stored vectors are of a model. Raises ``InvalidArgument`` if they are of another."""
+        newest = yield from load(self.subject.agent, VECTORS_RUN, types=VECTOR_TYPES, last=1)
+        for event in newest.log:
+            if isinstance(event.data, MemoryVectors) and (event.data.model, event.data.dimension) != model:
+                raise InvalidArgument(
+                    f"the memory has vectors of the model {in_quotes(event.data.model)} with the dimension "
+                    f"{event.data.dimension}, and these are of {in_quotes(model[0])} with {model[1]}: use the same "
+                    "embedder, or erase the old vectors with drop_vectors"
+                )
+
+    def lacking(self, model: Model, limit: int) -> Steps[list[tuple[TextName, str]]]:
+        """Return the first texts that have no vectors of a model, at most ``limit``."""
+        for _ in range(_ATTEMPTS):
+            yield from self.refresh(model)
+            with suppress(IndexLost):
+                texts = yield from work(lambda: self._lacking(model, limit))
+                if texts is not None:
+                    return texts
+        raise StoreUnavailable(_REPLACED)
+
+    def _lacking(self, model: Model, limit: int) -> list[tuple[TextName, str]] | None:
+        with self._reading():
+            return self._contents.texts.without_vectors(limit) if self._contents.index.model == model else None
+
+    def store(self, model: Model, vectors: Sequence[MemoryVectors]) -> Steps[int]:
+        """Store vectors that a caller made. Returns the number of texts that got them.
+
+        A text that the index does not hold, or that has vectors already, is left out.
+        """
+        for _ in range(_ATTEMPTS):
+            yield from self.refresh(model)
+            with suppress(IndexLost):
+                stored = yield from self._change(lambda: self._put(model, vectors))
+                if stored is not None:
+                    yield from self._append_vectors(model)
+                    return stored
+        raise StoreUnavailable(_REPLACED)
+
+    def _put(self, model: Model, vectors: Sequence[MemoryVectors]) -> int | None:
+        if self._contents.index.model != model:
+            return None
+        stored = 0
+        for data in vectors:
+            name = name_of(data)
+            if self._contents.vectors.has(name) or not self._contents.texts.put_vectors(name, *model, data.vectors):
+                continue
+            self._contents.vectors.add(data)
+            stored += 1
+        return stored
 
     def _to_store(self) -> tuple[list[MemoryVectors], int]:
         with self._reading():
@@ -263,7 +332,7 @@ class WarmIndex:
         )
 
     def search(
-        self, call: Search, now: datetime, embedded: Embedded | None
+        self, call: Search, top_k: int, now: datetime, embedded: Embedded | None, *, changes: bool = False
     ) -> list[tuple[DocumentHit, RunMessage | None]] | None:
         """Return the best texts, each with its message if it is one.
 
@@ -271,7 +340,11 @@ class WarmIndex:
         """
         try:
             with self._reading():
-                return None if self._contents.mark() is None else self._contents.texts.search(call, now, embedded)
+                return (
+                    None
+                    if self._contents.mark() is None
+                    else self._contents.texts.search(call, top_k, now, embedded, changes=changes)
+                )
         except IndexLost:
             with self._lock:
                 self._contents.forget()

@@ -8,6 +8,7 @@ all-MiniLM-L6-v2 or multilingual-e5-small). The pooled vector is the mean of the
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -24,6 +25,9 @@ _HIDDEN: Final = np.float32(-1e9)
 """The value that is added to the attention scores of padding, so that padding gets no attention."""
 
 
+_WORD: Final = re.compile(r"\w+")
+
+
 class _Config(msgspec.Struct, frozen=True):
     num_hidden_layers: int
     num_attention_heads: int
@@ -35,6 +39,7 @@ class _Config(msgspec.Struct, frozen=True):
 class _Encoding(Protocol):
     ids: list[int]
     special_tokens_mask: list[int]
+    offsets: list[tuple[int, int]]
 
 
 class _Tokenizer(Protocol):
@@ -90,7 +95,8 @@ class BertEmbedder:
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
         """Return the vectors of ``texts``. Special tokens count only for the pooled vectors."""
-        encoded = self._tokenizer.encode_batch([self._prefixes[kind] + text for text in texts])
+        prefixed = [self._prefixes[kind] + text for text in texts]
+        encoded = self._tokenizer.encode_batch(prefixed)
         pooled = np.zeros((len(texts), self.dimension), np.float32)
         tokens: dict[int, Vectors] = {}
         for batch in batches([len(encoding.ids) for encoding in encoded], TOKENS_AT_ONCE):
@@ -98,7 +104,18 @@ class BertEmbedder:
             for at, state in zip(batch, states, strict=True):
                 pooled[at] = state.mean(axis=0)
                 tokens[at] = state[np.asarray(encoded[at].special_tokens_mask) == 0]
-        return Embeddings(pooled, tuple(tokens[at] for at in range(len(texts))))
+        words = tuple(_words(*pair) for pair in zip(prefixed, encoded, strict=True)) if kind == "query" else None
+        return Embeddings(pooled, tuple(tokens[at] for at in range(len(texts))), words)
+
+
+def _words(text: str, encoding: _Encoding) -> tuple[str, ...]:
+    """Return the word of the text that each token is part of, without special tokens."""
+    spans = {at: word.group() for word in _WORD.finditer(text) for at in range(*word.span())}
+    return tuple(
+        spans.get(start, "")
+        for (start, _), is_special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
+        if not is_special
+    )
 
 
 class _Layers:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.recall.documents import Document
-from agent_memory_log.recall.index.ranking import STARS
+from agent_memory_log.recall.ranking.ranking import STARS
 
 
 def check_document(document: Document) -> None:

@@ -39,6 +39,7 @@ PROPERTIES: Final[Mapping[str, DTypeLike]] = {
     "confidence": np.float32,
     "expires": np.float64,
     "vectors": np.int8,
+    "signs": np.uint8,
 }
 """The type of each property. Its order is part of the format of an index file."""
 

@@ -50,6 +50,18 @@ A talk's score is the sum of its best scores for each word of the question.
 SPEAKER: Final = 0.6
 """The gain of a turn if the question names its speaker, as a share of its score."""
 
+ELSEWHERE: Final = 0.5
+"""The loss of a turn of people who have nothing to do with those that the question names, as a share of its score.
+
+A memory may have the conversations of many people. In a single conversation no turn loses.
+"""
+
+_STEPS: Final = 2
+"""The circle of a speaker: those who take part in the same sessions, and those who take part in sessions with them."""
+
+SPEAKER_TOO: Final = 0.3
+"""The same gain for the other speakers whom the question names. It mostly asks what the first one said or did."""
+
 ROLE: Final = 0.25
 """The gain of a turn of the user or the assistant if the question asks about that role, as a share of its score."""
 
@@ -75,7 +87,8 @@ A run may hold months of talks.
 """
 
 _NO_ROLE: Final = 0
-_ROLES: Final = {USER: 1, ASSISTANT: 2}
+ASSISTANT_ROLE: Final = 2
+_ROLES: Final = {USER: 1, ASSISTANT: ASSISTANT_ROLE}
 """The numbers of the roles. Turns of people who are named otherwise have no role."""
 
 
@@ -95,6 +108,7 @@ def properties_of(document: Document, analysis: Analysis) -> dict[str, float]:
         "timed": analysis.timed,
         "fade": math.exp(-analysis.length / FADING),
         "role": _ROLES.get(document.speaker, _NO_ROLE),
+        "signs": analysis.signs,
     }
 
 
@@ -112,13 +126,16 @@ class Conversations:
         self._columns = columns
         self._speakers = speakers
         self._last: dict[int, tuple[Place, int]] = {}
+        self._circles: dict[tuple[int, ...], Flags] = {}
 
     def forget(self) -> None:
-        """Forget the last turns of sessions, because another process may have added turns."""
+        """Forget the last turns and the circles, because another process may have added turns."""
         self._last.clear()
+        self._circles.clear()
 
     def append(self, number: int, session: int, place: Place) -> None:
         """Link the turn of a document that was added to ``session``."""
+        self._circles.clear()
         before, after = self._neighbours(session, place)
         self._columns.put("before", number, NONE)
         self._columns.put("after", number, NONE)
@@ -163,6 +180,7 @@ class Conversations:
 
     def remove(self, session: int, place: Place) -> None:
         """Unlink a turn whose document was removed. The turns before and after it become neighbours."""
+        self._circles.clear()
         if not session:
             return
         self._last.pop(session, None)
@@ -222,11 +240,12 @@ class Conversations:
         together = SESSION * shared[self._columns["talk"]]
         total = scores + near + together
         lifts = {"asking": -ASKING * total * asks, "neighbours": near, "session": together}
-        speakers = [speaker for word, _ in question.words for speaker in self._speakers.with_word(word)]
+        speakers = [numbers for word, _ in question.words if (numbers := self._speakers.with_word(word))]
         if speakers:
-            in_question = np.zeros(self._speakers.end, np.bool_)
-            in_question[speakers] = True
-            lifts["speaker"] = SPEAKER * total * in_question[self._columns["speaker"]]
+            gains = np.zeros(self._speakers.end)
+            for numbers in reversed(speakers):
+                gains[numbers] = SPEAKER if numbers is speakers[0] else SPEAKER_TOO
+            lifts["speaker"] = total * gains[self._columns["speaker"]]
         if question.role:
             lifts["role"] = ROLE * total * (self._columns["role"] == _ROLES[question.role])
         if question.asks_for_time or question.spans:
@@ -234,7 +253,41 @@ class Conversations:
             for start, end in question.spans:
                 within = (self._columns["time"] >= start) & (self._columns["time"] < end)
                 lifts["time"] += within * (SPAN * total + SPAN_ALONE)
+        circles = list(map(self._circle, speakers))
+        if circles and not all(circle.all() for circle in circles):
+            away = 1 - np.mean(circles, axis=0)
+            lifts["elsewhere"] = -ELSEWHERE * (scores + sum(lifts.values())) * away[self._columns["speaker"]]
         return lifts
+
+    def may_change(self, statement: int, later: Numbers) -> Flags:
+        """Return which documents may change what a document says.
+
+        Questions, the turns of an assistant and those of people outside the speaker's circle may not.
+        """
+        circle = self._circle([int(self._columns["speaker"][statement])])
+        may_change: Flags = (
+            circle[self._columns["speaker"][later]]
+            & ~self._columns["question"][later]
+            & (self._columns["role"][later] != ASSISTANT_ROLE)
+        )
+        return may_change
+
+    def _circle(self, speakers: Sequence[int]) -> Flags:
+        """Return which speakers, by number, belong to the circle of ``speakers``. Texts without a speaker do."""
+        key = tuple(speakers)
+        circle = self._circles.get(key)
+        if circle is None:
+            spoken, sessions = self._columns["speaker"], self._columns["session"]
+            circle = np.zeros(self._speakers.end, np.bool_)
+            circle[speakers] = True
+            for _ in range(_STEPS):
+                shared = np.zeros(int(sessions.max(initial=0)) + 1, np.bool_)
+                shared[sessions[circle[spoken]]] = True
+                shared[0] = False
+                circle[spoken[shared[sessions]]] = True
+            circle[[0, *filter(None, map(self._speakers.find, _ROLES))]] = True
+            self._circles[key] = circle
+        return circle
 
     def _near(self, scores: Floats) -> Floats:
         """Return the gain of each turn from its neighbours."""

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the file format and of the analysis of texts. A release that changes one of them increases it."""
 
 APPLICATION: Final = 0x616D6C69

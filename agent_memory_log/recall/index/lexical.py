@@ -44,6 +44,12 @@ MOST_DOCUMENTS: Final = 1 << 24
 BLOCK: Final = 12
 """The bits of a document number that one row of postings spans: 4,096 documents."""
 
+RAREST: Final = 8
+"""The number of a text's rarest terms by which ``shared_terms`` compares it."""
+
+MOST_COMPARED: Final = 64
+"""The number of a text's first terms among which ``shared_terms`` looks for the rarest."""
+
 _TERM_BITS: Final = 24 - BLOCK
 _BUCKETS: Final = 4_096
 _BUCKETS_IN_MEMORY: Final = 256
@@ -183,15 +189,17 @@ class LexicalIndex:
             exists[number >> 3] &= ~(1 << (number & 7))
         self._database.facts.buckets = bytes(exists)
 
-    def matches(self, question: Question, weights: Mapping[str, float], has_role: Flags) -> list[Matches]:
-        """Return the matches of each word of the question.
+    def matches(
+        self, question: Question, weights: Mapping[str, float], has_role: Flags
+    ) -> tuple[list[Matches], Mapping[str, float]]:
+        """Return the matches of each word of the question, and the rarity of each word.
 
         The scores of a document add up to its share of the question, from 0 to about 1. A word that no document holds
         also counts, so it lowers all scores. ``weights`` has the words whose weight is not 1. ``has_role`` has the
         documents that are turns of a user or an assistant.
         """
         matches: list[Matches] = []
-        total_rarity = 0.0
+        rarities: dict[str, float] = {}
         lengths = self._columns["length"]
         documents = int(np.count_nonzero(self._columns["alive"]))
         spread = documents / max(int(lengths.sum(dtype=np.int64)), 1)
@@ -199,7 +207,7 @@ class LexicalIndex:
             terms = [term for name in names if (term := self._bucket(_bucket_of(name)).get(name)) is not None]
             holding = sum(term.holders for term in terms)
             rarity = math.log1p((max(documents - holding, 0) + 0.5) / (holding + 0.5)) * weights.get(word, 1.0)
-            total_rarity += rarity
+            rarities[word] = rarity
             lookups: list[tuple[Sequence[_Term], float]] = [((term,), rarity) for term in terms]
             if question.compounds and word not in weights and (compounds := list(self._compounds(names))):
                 lookups.append((compounds, COMPOUND * rarity))
@@ -210,9 +218,26 @@ class LexicalIndex:
                 normal = SATURATION * (1 - share + share * spread * lengths[numbers])
                 word_matches.append((numbers, weight * counts / (counts + normal)))
             matches.append(word_matches)
-        if not total_rarity:
-            return []
-        return [[(numbers, scores / total_rarity) for numbers, scores in word_matches] for word_matches in matches]
+        total = sum(rarities.values()) or math.inf
+        return [[(numbers, scores / total) for numbers, scores in word_matches] for word_matches in matches], rarities
+
+    def shared_terms(self, terms: Sequence[str]) -> Floats:
+        """Return which share of a text's rarest terms each document has, weighed by their rarity, by document number.
+
+        ``terms`` are the terms that ``append`` returned. Only the first of a long text count.
+        """
+        shared = np.zeros(self._columns.count)
+        documents = int(np.count_nonzero(self._columns["alive"]))
+        compared = (self._bucket(_bucket_of(name)).get(name) for name in terms[:MOST_COMPARED])
+        rarest = sorted(
+            (term for term in compared if term is not None and term.holders > 1), key=lambda term: term.holders
+        )
+        total = 0.0
+        for term in rarest[:RAREST]:
+            rarity = math.log1p((documents - term.holders + 0.5) / (term.holders + 0.5))
+            shared[self._postings((term,))[0]] += rarity
+            total += rarity
+        return shared / (total or 1.0)
 
     def _compounds(self, names: Sequence[str]) -> Iterator[_Term]:
         """Yield the terms that begin with a term of ``names``, or with which a term of ``names`` begins."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 import numpy as np
 
 from agent_memory_log.recall.index.columns import Columns
 from agent_memory_log.recall.index.database import Database
+from agent_memory_log.recall.nicknames import names_like
 from agent_memory_log.recall.words import fold, words
 
 _ROW_BITS = 32
@@ -95,10 +97,11 @@ class Names:
             self._by_word = None
 
     def with_word(self, word: str) -> list[int]:
-        """Return the numbers of the names that have this word."""
+        """Return the numbers of the names that have this word, or a first name that it may stand for."""
         if self._by_word is None:
             self._by_word = {}
             for name, number in self._numbers.items():
-                for part in dict.fromkeys(words(fold(name))):
+                parts = words(fold(name))
+                for part in dict.fromkeys([*parts, *chain.from_iterable(map(names_like, parts))]):
                     self._by_word.setdefault(part, []).append(number)
         return self._by_word.get(word, [])

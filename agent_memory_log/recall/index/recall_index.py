@@ -23,8 +23,8 @@ from agent_memory_log.recall.index.documents import Documents
 from agent_memory_log.recall.index.lexical import MOST_DOCUMENTS, LexicalIndex
 from agent_memory_log.recall.index.marks import Marks
 from agent_memory_log.recall.index.names import Names
-from agent_memory_log.recall.index.ranking import Filter, Ranking
 from agent_memory_log.recall.index.vectors import VectorIndex
+from agent_memory_log.recall.ranking.ranking import Filter, Ranking
 
 _MOST_WAITING: Final = 8_192
 """The most added documents whose postings wait in memory."""
@@ -356,6 +356,7 @@ class RecallIndex:
         min_importance: float = 0,
         boost_preferences: Collection[str] = (),
         embedded: Embeddings | None = None,
+        changes: bool = False,
     ) -> list[DocumentHit]:
         """Return the documents that match ``query``, the best first.
 
@@ -374,6 +375,7 @@ class RecallIndex:
             min_importance: Only documents with at least this many stars are returned.
             boost_preferences: The keys whose documents gain ``PREFERENCE``.
             embedded: The vectors of the query, made by the model that was passed to ``use_model``.
+            changes: Whether the documents that match are followed by the latest ones that may change what they say.
 
         Raises:
             InvalidArgument: ``top_k`` is below 1, a time has no time zone, or the vectors do not fit the index.
@@ -385,5 +387,5 @@ class RecallIndex:
             if self._database.file is None:
                 self._lexical.write()
             return self._ranking.search(
-                query, now, top_k, embedded, Filter(kinds, since, until, min_importance, boost_preferences)
+                query, now, top_k, embedded, Filter(kinds, since, until, min_importance, boost_preferences, changes)
             )

@@ -1,13 +1,14 @@
 """Stores the vectors of documents and computes their similarity to a question.
 
 With token vectors it uses late interaction (MaxSim): it takes the most similar document token for each token of the
-question, and averages these similarities. To bound the cost, an index with more than ``EXAMINED`` documents compares
-tokens only in the best documents by pooled vector and by words. There is no approximate index.
+question, and averages these similarities. Rare words weigh more if the model says which word a token is part of. To
+bound the cost, an index with more than ``EXAMINED`` documents compares tokens only in the best documents by pooled
+vector and by words. There is no approximate index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from agent_memory_log.recall.embedding import Embeddings, Vectors
 from agent_memory_log.recall.index.columns import BLOCK, Columns, Floats, Numbers
 from agent_memory_log.recall.index.database import Database
+from agent_memory_log.recall.words import fold, words
 
 EXAMINED: Final = 500
 """The number of best documents by pooled vector, and of best documents by words, that are compared by tokens."""
@@ -119,16 +121,17 @@ class VectorIndex:
         self._outdated.clear()
         return self._pooled[:count]
 
-    def scores(self, question: Embeddings, words: Floats) -> Floats:
+    def scores(self, question: Embeddings, by_words: Floats, weights: Floats | None = None) -> Floats:
         """Return the vector score of each document from 0 to 1, by document number.
 
         The document most similar to the question has 1. A document with average similarity, or less, has 0.
 
         Args:
             question: The vectors of one text.
-            words: The score of each document by its words.
+            by_words: The score of each document by its words.
+            weights: The weight of each token of the question, or None for equal weights.
         """
-        scores = np.zeros(len(words))
+        scores = np.zeros(len(by_words))
         kinds = self._columns["vectors"]
         rows = np.flatnonzero(kinds).astype(np.int32)
         if not len(rows):
@@ -137,11 +140,13 @@ class VectorIndex:
         if question.tokens is None or not len(question.tokens[0]) or not (kinds == _TOKENS).any():
             scores[rows] = _above_average(pooled)
             return scores
-        examined = [number for number in self._best(rows, pooled, words) if kinds[number] == _TOKENS]
+        examined = [number for number in self._best(rows, pooled, by_words) if kinds[number] == _TOKENS]
         tokens = [self._tokens(number) for number in examined]
         examined = [number for number, some in zip(examined, tokens, strict=True) if len(some)]
         if examined:
-            scores[examined] = _above_average(_late(question.tokens[0], [some for some in tokens if len(some)]))
+            scores[examined] = _above_average(
+                _late(question.tokens[0], [some for some in tokens if len(some)], weights)
+            )
         return scores
 
     def _tokens(self, number: int) -> NDArray[np.float16]:
@@ -151,21 +156,35 @@ class VectorIndex:
         return np.frombuffer(data, np.float16).reshape(-1, self.dimension)
 
     @staticmethod
-    def _best(rows: Numbers, pooled: Vectors, words: Floats) -> list[int]:
+    def _best(rows: Numbers, pooled: Vectors, scores: Floats) -> list[int]:
         if len(rows) <= EXAMINED:
             all_documents: list[int] = rows.tolist()
             return all_documents
         by_vector = rows[np.argpartition(-pooled, EXAMINED)[:EXAMINED]]
-        by_words = rows[np.argpartition(-words[rows], EXAMINED)[:EXAMINED]]
+        by_words = rows[np.argpartition(-scores[rows], EXAMINED)[:EXAMINED]]
         best: list[int] = np.union1d(by_vector, by_words).tolist()
         return best
 
 
-def _late(question: Vectors, tokens: Sequence[NDArray[np.float16]]) -> Floats:
+def token_weights(question: Embeddings, rarities: Mapping[str, float]) -> Floats | None:
+    """Return the weight of each token of a question: the rarity of its word, and 0 for a function word.
+
+    Returns None for equal weights: the model does not give the words of its tokens, or all words are function words.
+    """
+    if question.words is None:
+        return None
+    weights = np.array(
+        [max((rarities.get(part, 0.0) for part in words(fold(word))), default=0.0) for word in question.words[0]]
+    )
+    return weights if weights.any() else None
+
+
+def _late(question: Vectors, tokens: Sequence[NDArray[np.float16]], weights: Floats | None) -> Floats:
     starts = np.cumsum([0, *(len(vectors) for vectors in tokens[:-1])])
     similarity = question @ np.concatenate(tokens).astype(np.float32).T
-    closest: Floats = np.maximum.reduceat(similarity, starts, axis=1).mean(axis=0, dtype=np.float64)
-    return closest
+    closest = np.maximum.reduceat(similarity, starts, axis=1).astype(np.float64)
+    average: Floats = np.average(closest, axis=0, weights=weights)
+    return average
 
 
 def _above_average(similarity: NDArray[np.floating]) -> Floats:

@@ -25,10 +25,16 @@ from agent_memory_log.recall.index.conversations import Conversations
 from agent_memory_log.recall.index.documents import Documents, Stored
 from agent_memory_log.recall.index.lexical import LexicalIndex
 from agent_memory_log.recall.index.names import Names
-from agent_memory_log.recall.index.vectors import VectorIndex
+from agent_memory_log.recall.index.vectors import VectorIndex, token_weights
+from agent_memory_log.recall.questions import Question
+from agent_memory_log.recall.ranking.orders import ordered
+from agent_memory_log.recall.ranking.updates import recent_statements, update_gains
 
 VECTORS: Final = 0.75
 """The score of the best match by vectors, as a share of the score of the best match by words."""
+
+WEIGHED_VECTORS: Final = 1.5
+"""The same share if the tokens of the question are weighed by the rarity of their words, which makes vectors exact."""
 
 IMPORTANCE: Final = 0.2
 """The gain of a text with five stars, as a share of its score. The gain is proportional to the stars."""
@@ -57,6 +63,7 @@ class Filter(msgspec.Struct, frozen=True):
     until: datetime | None
     min_importance: float
     boost_preferences: Collection[str]
+    changes: bool
 
 
 class Ranking:
@@ -84,22 +91,45 @@ class Ranking:
         self, query: str, now: datetime, top_k: int, embedded: Embeddings | None, only: Filter
     ) -> list[DocumentHit]:
         """See ``RecallIndex.search``."""
-        parts = self._parts(query, now, only.boost_preferences, embedded)
+        question = ask(query, now, self._languages)
+        parts = self._parts(question, now, only.boost_preferences, embedded)
         total = np.zeros(self._columns.count)
         for name in sorted(parts):
             total += parts[name]
         total = np.round(total, DECIMALS)  # scores that differ only by the rounding of their sums are equal
-        allowed = (total > 0) & self._allowed(now, only)
+        allowed_now = self._allowed(now, only)
+        allowed = (total > 0) & allowed_now
         own = parts["words"] + parts.get("vectors", 0.0)
-        best = self._best(np.where(allowed, total, 0.0), own, top_k)
+        total = np.where(allowed, total, 0.0)
+        gains = update_gains(
+            question,
+            total,
+            own,
+            allowed_now,
+            self._conversations,
+            self._columns,
+            self._documents,
+            self._lexical,
+        )
+        if gains is not None:
+            parts["update"] = gains
+            total = np.round(total + gains, DECIMALS)
+        if (in_order := ordered(question, total, self._columns)) is not None:
+            parts["order"] = in_order - total
+            total = in_order
+        if only.changes and total.any():
+            parts["recent"] = recent_statements(total, allowed_now, self._columns)
+            total = total + parts["recent"]
+        best = self._best(total, own, top_k)
         return [_hit(stored, number, float(total[number]), parts) for number, stored in best]
 
     def _parts(
-        self, query: str, now: datetime, boosted_keys: Collection[str], embedded: Embeddings | None
-    ) -> Mapping[str, Floats]:
-        question = ask(query, now, self._languages)
+        self, question: Question, now: datetime, boosted_keys: Collection[str], embedded: Embeddings | None
+    ) -> dict[str, Floats]:
         alive = self._columns["alive"]
-        matches = self._lexical.matches(question, self._conversations.weights(question), self._conversations.has_role)
+        matches, rarities = self._lexical.matches(
+            question, self._conversations.weights(question), self._conversations.has_role
+        )
         words = np.zeros(len(alive))
         for documents, scores in chain.from_iterable(matches):
             if question.compounds:
@@ -112,7 +142,9 @@ class Ranking:
         shared = self._conversations.shared(matches)
         if embedded is not None:
             most = float(words.max(initial=0))
-            parts["vectors"] = self._vectors.scores(embedded, words) * (VECTORS * (most or 1.0)) * alive
+            weights = token_weights(embedded, rarities)
+            share = VECTORS if weights is None else WEIGHED_VECTORS
+            parts["vectors"] = self._vectors.scores(embedded, words, weights) * (share * (most or 1.0)) * alive
             relevance = words + parts["vectors"]
             shared += self._conversations.shared([[(np.arange(len(alive), dtype=np.int32), parts["vectors"])]])
         parts |= self._conversations.lifts(question, relevance, shared)

@@ -1,0 +1,1 @@
+"""The ranking of the documents of an index for a question."""

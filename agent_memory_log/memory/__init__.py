@@ -13,9 +13,21 @@ from the store.
 from agent_memory_log.memory.calls import MemoryCalls
 from agent_memory_log.memory.client import Memory, MemoryClient
 from agent_memory_log.memory.configuration import ClientSettings
+from agent_memory_log.memory.entities import alias_key, entities_of
 from agent_memory_log.memory.records.candidates import Candidate
-from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, RecordData, UnknownKind, register_kind
+from agent_memory_log.memory.records.kinds import (
+    Consent,
+    Episode,
+    Fact,
+    Note,
+    Preference,
+    RecordData,
+    Relation,
+    UnknownKind,
+    register_kind,
+)
 from agent_memory_log.memory.records.messages import RunMessage
+from agent_memory_log.memory.records.plans import Plan
 from agent_memory_log.memory.records.principals import Principal, SubjectId, stream_of, subject_of
 from agent_memory_log.memory.records.protocols import (
     Execution,
@@ -27,13 +39,17 @@ from agent_memory_log.memory.records.protocols import (
     Policy,
     Redactor,
     Refusal,
+    Reranker,
     RunSlice,
     ServesMemory,
+    Summarizer,
     Violation,
 )
+from agent_memory_log.memory.records.quotas import Limit, LimitUse, Quotas
 from agent_memory_log.memory.records.record import Evidence, Link, Record, Source
-from agent_memory_log.memory.records.reports import (
-    CleanupReport,
+from agent_memory_log.memory.records.reports.conflicts import ConflictPair, Trust
+from agent_memory_log.memory.records.reports.graphs import Edge, MemoryGraph, MemoryPaths, MemoryTrace, Node, TraceStep
+from agent_memory_log.memory.records.reports.outcomes import (
     DeriveReport,
     Explanation,
     ForgetReport,
@@ -47,54 +63,86 @@ from agent_memory_log.memory.records.reports import (
     Version,
     WriteReport,
 )
+from agent_memory_log.memory.records.reports.upkeep import (
+    AuditEvent,
+    Evolution,
+    EvolutionEvent,
+    Health,
+    MaintainReport,
+    Upkeep,
+)
 from agent_memory_log.memory.sync import SyncMemory, SyncMemoryCalls, SyncMemoryClient
 
 __all__ = [
+    "AuditEvent",
     "Candidate",
-    "CleanupReport",
     "ClientSettings",
+    "ConflictPair",
+    "Consent",
     "DeriveReport",
+    "Edge",
     "Episode",
     "Evidence",
+    "Evolution",
+    "EvolutionEvent",
     "Execution",
     "Explanation",
     "Extraction",
     "Extractor",
     "Fact",
     "ForgetReport",
+    "Health",
     "Hit",
     "Hits",
+    "Limit",
+    "LimitUse",
     "Link",
     "LinkReport",
+    "MaintainReport",
     "Memory",
     "MemoryCalls",
     "MemoryClient",
     "MemoryContext",
+    "MemoryGraph",
+    "MemoryPaths",
+    "MemoryTrace",
     "Merger",
+    "Node",
+    "Note",
     "OpenExecution",
     "OpenPolicy",
     "Outcome",
+    "Plan",
     "Policy",
     "Preference",
     "Principal",
+    "Quotas",
     "RebuildReport",
     "Record",
     "RecordData",
     "Redactor",
     "Refusal",
+    "Relation",
+    "Reranker",
     "RunMessage",
     "RunSlice",
     "ServesMemory",
     "Source",
     "Stats",
     "SubjectId",
+    "Summarizer",
     "SyncMemory",
     "SyncMemoryCalls",
     "SyncMemoryClient",
+    "TraceStep",
+    "Trust",
     "UnknownKind",
+    "Upkeep",
     "Version",
     "Violation",
     "WriteReport",
+    "alias_key",
+    "entities_of",
     "register_kind",
     "stream_of",
     "subject_of",

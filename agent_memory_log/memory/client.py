@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from agent_memory_log.capabilities import KeepsIndexes
-from agent_memory_log.errors import InvalidArgument, StoreClosed
+from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument, StoreClosed
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.calls import MemoryCalls
 from agent_memory_log.memory.configuration import ClientSettings, read_settings
 from agent_memory_log.memory.execution import execute
+from agent_memory_log.memory.learning.writing import store_uses
 from agent_memory_log.memory.policy.rules import check_limit
 from agent_memory_log.memory.policy.secrets import stop_secrets
 from agent_memory_log.memory.records.arguments import Operation, Result
@@ -30,9 +32,11 @@ from agent_memory_log.memory.records.protocols import (
     OpenPolicy,
     Policy,
     Redactor,
+    Reranker,
     ServesMemory,
     utc_now,
 )
+from agent_memory_log.memory.records.quotas import NO_QUOTAS, Quotas
 from agent_memory_log.memory.stream.context import INDEX_BYTES, Context, Hooks, Served, WarmIndexes, WarmSubjects
 from agent_memory_log.memory.stream.subjects import list_subjects
 from agent_memory_log.models.tokens import CountTokens
@@ -133,7 +137,7 @@ class MemoryClient(MemoryCalls):
         await me.remember(key="language", value="english")
 
     A client caches the state of the subjects that it used recently. If the store is on a server, which carries out the
-    operations, the arguments after ``config`` are configured there.
+    operations, the arguments after ``config`` are configured there, except ``embedder``.
 
     Args:
         store: The store that holds the runs and the memory. Default: the store of ``config``.
@@ -153,6 +157,8 @@ class MemoryClient(MemoryCalls):
         merger: Chooses a value when a new preference or fact would replace another value. Without a merger, the new
             value replaces the old one. ``update`` does not use it. If the merger returns None or fails, the new value
             is stored with the tag ``uncertain`` and the outcome has the reason.
+        quotas: More limits of one subject: records, bytes and tokens of the profile. Default: no limits.
+        reranker: Orders the best hits of a search again. Default: hits keep the order of the index.
     """
 
     def __init__(
@@ -170,6 +176,8 @@ class MemoryClient(MemoryCalls):
         count_tokens: CountTokens | None = None,
         index_bytes: int = INDEX_BYTES,
         merger: Merger | None = None,
+        quotas: Quotas = NO_QUOTAS,
+        reranker: Reranker | None = None,
     ) -> None:
         """Create a client without reading the store or a file.
 
@@ -180,6 +188,8 @@ class MemoryClient(MemoryCalls):
         if max_keyed is not None and (type(max_keyed) is not int or max_keyed < 1):
             raise InvalidArgument(f"max_keyed must be an integer from 1, or None, got {describe(max_keyed)}")
         check_limit(index_bytes, "index_bytes")
+        if not isinstance(quotas, Quotas):
+            raise InvalidArgument(f"quotas must be a Quotas, got {describe(quotas)}")
         if store is not None and config is not None:
             raise InvalidArgument("config is only for a client without a store, which opens the store itself")
         self._hooks = Hooks(
@@ -193,6 +203,8 @@ class MemoryClient(MemoryCalls):
             count_tokens,
             merger,
             index_bytes,
+            quotas,
+            reranker,
         )
         self._warm = WarmSubjects()
         self._indexes = WarmIndexes(index_bytes)
@@ -210,7 +222,7 @@ class MemoryClient(MemoryCalls):
 
     def _context_of(self, principal: Principal | None) -> Context | Served:
         if self._is_served or principal is None:
-            return Served(principal)
+            return Served(principal, self._hooks.embedder)
         return Context(principal, self._hooks, self._warm, self._indexes)
 
     def of(self, principal: Principal) -> Memory:
@@ -239,7 +251,15 @@ class MemoryClient(MemoryCalls):
         return await run_async(list_subjects(tenant), await self._store.get())
 
     async def aclose(self) -> None:
-        """Close the store that this client opened. A store that was passed to it stays open."""
+        """Store which records were used, and close the store that this client opened. A passed store stays open.
+
+        A use that cannot be stored is lost, because it only delays the ageing of its record.
+        """
+        with suppress(AgentMemoryLogError):
+            for subject in self._warm.with_uses():
+                principal = Principal(subject.tenant, {subject.scope: subject.id})
+                context = Context(principal, self._hooks, self._warm, self._indexes)
+                await run_async(store_uses(context), await self._store.get())
         await self._store.aclose()
 
     async def __aenter__(self) -> Self:

@@ -8,13 +8,16 @@ from typing import Any, cast
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory import operations as table
-from agent_memory_log.memory import tool_operations as tool_table
+from agent_memory_log.memory.embedding import storing
+from agent_memory_log.memory.embedding.sending import execute_on_server
+from agent_memory_log.memory.governance import consent, consolidation, health, maintenance, resolving, stories
 from agent_memory_log.memory.learning import deriving, ingesting, links, remembering, writing
 from agent_memory_log.memory.records.arguments import Operation, Result, check_arguments
+from agent_memory_log.memory.relations import calls as graph
 from agent_memory_log.memory.search import injecting, reading, searching
 from agent_memory_log.memory.stream.context import Context, Served
 from agent_memory_log.memory.upkeep import archiving, exchange, forgetting, maintaining
-from agent_memory_log.steps import Steps, StoreCall
+from agent_memory_log.steps import Steps
 
 
 def execute(operation: Operation[Result], context: Context | Served) -> Steps[Result]:
@@ -29,23 +32,21 @@ def execute(operation: Operation[Result], context: Context | Served) -> Steps[Re
         )
     check_arguments(operation)
     if isinstance(context, Served):
-        return _execute_on_server(operation, context)
+        return execute_on_server(operation, context)
     return cast("Steps[Result]", _EXECUTIONS[type(operation)](context, operation))
-
-
-def _execute_on_server(operation: Operation[Result], context: Served) -> Steps[Result]:
-    return cast("Result", (yield StoreCall("execute_memory", (operation, context.principal), {})))
 
 
 _EXECUTIONS: Mapping[type[Operation[Any]], Callable[[Context, Any], Steps[Any]]] = {
     table.Remember: remembering.remember,
+    table.Add: remembering.add,
+    table.AddFromDraft: remembering.add_from_draft,
     table.Write: writing.write_candidates,
     table.NoteStop: writing.note_stopped,
     table.Get: reading.get,
     table.ListRecords: reading.list_records,
     table.Update: remembering.update,
-    tool_table.Delete: archiving.delete,
-    tool_table.Restore: archiving.restore,
+    table.Delete: archiving.delete,
+    table.Restore: archiving.restore,
     table.Forget: forgetting.forget,
     table.ForgetAll: forgetting.forget_all,
     table.Search: searching.search,
@@ -55,13 +56,32 @@ _EXECUTIONS: Mapping[type[Operation[Any]], Callable[[Context, Any], Steps[Any]]]
     table.History: reading.history,
     table.AsOf: reading.as_of,
     table.Explain: reading.explain,
-    tool_table.Ingest: ingesting.ingest,
+    table.Trace: graph.trace,
+    table.TraceGraph: graph.trace_graph,
+    table.Neighbours: graph.neighbours,
+    table.Paths: graph.paths,
+    table.ExportGraph: graph.export_graph,
+    table.Ingest: ingesting.ingest,
     table.Derive: deriving.derive,
     table.Rederive: deriving.rederive,
     table.Rebuild: maintaining.rebuild,
-    table.Cleanup: maintaining.cleanup,
+    table.Maintain: maintenance.maintain,
+    table.Separate: consolidation.separate,
+    table.ListConflicts: resolving.list_conflicts,
+    table.Resolve: resolving.resolve,
+    table.Unresolve: resolving.unresolve,
     table.Purge: maintaining.purge,
     table.CountRecords: reading.stats,
+    table.AskConsent: consent.ask_consent,
+    table.GiveConsent: consent.give_consent,
+    table.WithdrawConsent: consent.withdraw_consent,
+    table.ReadQuotas: consent.read_quotas,
+    table.ListTextsToEmbed: storing.texts_to_embed,
+    table.StoreVectors: storing.store_vectors,
+    table.DropVectors: storing.drop_vectors,
+    table.CheckHealth: health.check_health,
+    table.AuditEvents: stories.audit_events,
+    table.EvolutionEvents: stories.evolution_events,
     table.ExportJsonl: exchange.export_jsonl,
     table.ImportJsonl: exchange.import_jsonl,
 }

@@ -9,17 +9,18 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from agent_memory_log.capabilities import KeepsIndexes
-from agent_memory_log.errors import InvalidArgument, StoreClosed
+from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument, StoreClosed
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory import operations as table
-from agent_memory_log.memory import tool_operations as tool_table
 from agent_memory_log.memory.configuration import ClientSettings, read_settings
 from agent_memory_log.memory.execution import execute
+from agent_memory_log.memory.learning.writing import store_uses
 from agent_memory_log.memory.operations import KINDS, SWEEP_LIMIT
 from agent_memory_log.memory.policy.rules import check_limit
 from agent_memory_log.memory.policy.secrets import stop_secrets
@@ -38,9 +39,11 @@ from agent_memory_log.memory.records.protocols import (
     Origin,
     Policy,
     Redactor,
+    Reranker,
     ServesMemory,
     utc_now,
 )
+from agent_memory_log.memory.records.quotas import NO_QUOTAS, LimitUse, Quotas
 from agent_memory_log.memory.records.record import (
     DEFAULT_CONFIDENCE,
     DEFAULT_IMPORTANCE,
@@ -50,8 +53,9 @@ from agent_memory_log.memory.records.record import (
     Source,
     Status,
 )
-from agent_memory_log.memory.records.reports import (
-    CleanupReport,
+from agent_memory_log.memory.records.reports.conflicts import ConflictPair
+from agent_memory_log.memory.records.reports.graphs import MemoryGraph, MemoryPaths, MemoryTrace
+from agent_memory_log.memory.records.reports.outcomes import (
     DeriveReport,
     Explanation,
     ForgetReport,
@@ -65,6 +69,8 @@ from agent_memory_log.memory.records.reports import (
     Version,
     WriteReport,
 )
+from agent_memory_log.memory.records.reports.upkeep import AuditEvent, Evolution, Health, MaintainReport
+from agent_memory_log.memory.records.vectors import QueryVectors, TextToEmbed, TextVectors, VectorsReport
 from agent_memory_log.memory.stream.context import INDEX_BYTES, Context, Hooks, Served, WarmIndexes, WarmSubjects
 from agent_memory_log.memory.stream.subjects import list_subjects
 from agent_memory_log.models.tokens import CountTokens
@@ -99,6 +105,8 @@ class SyncMemoryCalls(ABC):
         confidence: float = DEFAULT_CONFIDENCE,
         importance: float = DEFAULT_IMPORTANCE,
         ttl_days: float | None = None,
+        valid_from: datetime | None = None,
+        valid_until: datetime | None = None,
         memory_type: str = "",
         source: Source | None = None,
         evidence: Iterable[Evidence] = (),
@@ -120,6 +128,8 @@ class SyncMemoryCalls(ABC):
             confidence: 0 to 1. Numbers outside are clamped.
             importance: 0 to 1. Numbers outside are clamped.
             ttl_days: Days until it expires. Default: its kind's lifetime.
+            valid_from: The time from which it is true. Default: now.
+            valid_until: The time until which it is true.
             memory_type: ``semantic``, ``episodic`` or ``procedural``; else its kind's.
             source: The source of the memory. Default: the user.
             evidence: The events that support the memory; the statement itself comes first.
@@ -141,6 +151,8 @@ class SyncMemoryCalls(ABC):
                 confidence=confidence,
                 importance=importance,
                 ttl_days=ttl_days,
+                valid_from=valid_from,
+                valid_until=valid_until,
                 memory_type=memory_type,
                 source=source,
                 evidence=several(evidence, "evidence"),
@@ -149,6 +161,73 @@ class SyncMemoryCalls(ABC):
                 links=several(links, "links"),
             )
         )
+
+    def add(
+        self,
+        content: str,
+        source_id: str = "",
+        *,
+        memory_type: str = "semantic",
+        trust_score: float | None = None,
+        importance: float = DEFAULT_IMPORTANCE,
+        entity_refs: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        causal_parent_id: str | None = None,
+        supersedes_id: str | None = None,
+        valid_from: datetime | None = None,
+        valid_until: datetime | None = None,
+        scope: str | None = None,
+    ) -> Outcome:
+        """Remember a statement as a note, a record without a key.
+
+        If an equal note exists, it is refreshed. ``remember`` stores what has a key, so that a later value replaces
+        it.
+
+        Args:
+            content: The statement, as a sentence that can be read alone.
+            source_id: The id of the source, such as a conversation or a person.
+            memory_type: ``semantic``, ``episodic`` or ``procedural``.
+            trust_score: The reliability of the source, 0 to 1. Default: 1.
+            importance: 0 to 1. Numbers outside are clamped.
+            entity_refs: The names in the statement. Default: those that are found in it.
+            tags: Tags. Search looks at them.
+            causal_parent_id: The id of the record that the statement was concluded from.
+            supersedes_id: The id of the record that the statement replaces.
+            valid_from: The time from which it is true. Default: now.
+            valid_until: The time at which it expires.
+            scope: The scope. Default: the principal's home scope.
+
+        Raises:
+            InvalidArgument: The parent does not exist, or the record to supersede is not active.
+            MemoryStopped: The policy refuses the memory. The error has the reason.
+        """
+        return self.execute(
+            table.Add(
+                content,
+                source_id,
+                memory_type=memory_type,
+                trust_score=trust_score,
+                importance=importance,
+                entity_refs=several(entity_refs, "entity_refs"),
+                tags=several(tags, "tags"),
+                causal_parent_id=causal_parent_id,
+                supersedes_id=supersedes_id,
+                valid_from=valid_from,
+                valid_until=valid_until,
+                scope=scope,
+            )
+        )
+
+    def add_from_draft(self, draft: Candidate) -> Outcome:
+        """Remember one proposed memory, such as an extractor returns it. ``write`` takes several at once.
+
+        Args:
+            draft: The proposed memory.
+
+        Raises:
+            MemoryStopped: The policy refuses the memory. The error has the reason.
+        """
+        return self.execute(table.AddFromDraft(draft))
 
     def write(
         self, candidates: Iterable[Candidate], *, origin: Origin = "remember", phase: str = "capture"
@@ -268,7 +347,7 @@ class SyncMemoryCalls(ABC):
         Raises:
             InvalidArgument: There is no record with this id.
         """
-        return self.execute(tool_table.Delete(id))
+        return self.execute(table.Delete(id))
 
     def restore(self, id: str) -> Outcome:
         """Write an archived record again. The new record has an id of its own, and a link ``restores`` to the old one.
@@ -283,7 +362,7 @@ class SyncMemoryCalls(ABC):
             InvalidArgument: There is no record with this id, or it was superseded or has expired.
             MemoryStopped: The policy refuses the memory. The error has the reason.
         """
-        return self.execute(tool_table.Restore(id))
+        return self.execute(table.Restore(id))
 
     def forget(
         self,
@@ -357,15 +436,21 @@ class SyncMemoryCalls(ABC):
         self,
         query: str,
         *,
-        top_k: int = 4,
+        top_k: int | None = None,
         kinds: Iterable[str] | None = KINDS,
         scopes: Iterable[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         min_importance: float = 0,
         boost_preferences: Iterable[str] = (),
+        vectors: QueryVectors | None = None,
     ) -> Hits:
         """Search the active records and the messages of linked runs. Return the best matches first.
+
+        The question decides how it is answered, and ``plan`` of the hits says how. "Latest" and "first" order
+        relevant hits by time. "List all" and "how many" bring up to 50 hits, the best of each run first, if
+        ``top_k`` is not given. For a question about what holds now, a text that changes an earlier one comes before
+        it.
 
         A message is not found if a memory that came from it was forgotten. Do not compare the scores of two
         queries. Without the extra ``recall``, search finds only records that share words with the query, and no
@@ -373,13 +458,14 @@ class SyncMemoryCalls(ABC):
 
         Args:
             query: The question or words to search for.
-            top_k: Return at most this many hits.
+            top_k: The most hits. Default: 4, or 50 if every instance is asked for.
             kinds: Record kinds and ``message``. None: all.
             scopes: The scopes. Default: all that execution allows.
             since: Only from this time on, such as 2026-11-21T09:30:00Z.
             until: Only from before this time.
             min_importance: The least importance, in stars. Messages have no stars.
             boost_preferences: Keys of preferences to rank higher.
+            vectors: The query's vectors, if the caller embedded it.
         """
         return self.execute(
             table.Search(
@@ -391,16 +477,26 @@ class SyncMemoryCalls(ABC):
                 until=until,
                 min_importance=min_importance,
                 boost_preferences=several(boost_preferences, "boost_preferences"),
+                vectors=vectors,
             )
         )
 
-    def context(self, query: str, *, max_tokens: int = 1000, scopes: Iterable[str] | None = None) -> MemoryContext:
+    def context(
+        self,
+        query: str,
+        *,
+        max_tokens: int = 1000,
+        scopes: Iterable[str] | None = None,
+        vectors: QueryVectors | None = None,
+    ) -> MemoryContext:
         """Return background from memory for a model that will answer ``query``, in at most ``max_tokens`` tokens.
 
         The text has three parts. First come facts and preferences, the most important first. Next come up to five
-        episodes with two or more stars, and five messages, if they match the query. Last come the three latest
-        episodes. More matching messages fill the remaining tokens. A long message is shortened to the sentences
-        that match. Text that does not fit is left out. If nothing is left, the text is ``""``.
+        episodes, notes and relations with two or more stars, and five messages, if they match the query. Last come
+        the three latest episodes. More matching messages fill the remaining tokens, and then the latest messages
+        that may change earlier ones. Each message that may change an earlier one is marked. A long message is
+        shortened to the sentences that match. Text that does not fit is left out. If nothing is left, the text is
+        ``""``.
 
         The same memory and query give the same text, so prompt caches work. Stored text is quoted and cannot close
         its quotation. ``recorder.inject`` logs the result.
@@ -409,10 +505,14 @@ class SyncMemoryCalls(ABC):
             query: The question that the model will answer.
             max_tokens: The most tokens that the text may have.
             scopes: The scopes. Default: all that execution allows.
+            vectors: The query's vectors, if the caller embedded it.
         """
         return self.execute(
             table.BuildContext(
-                query, max_tokens=max_tokens, scopes=None if scopes is None else several(scopes, "scopes")
+                query,
+                max_tokens=max_tokens,
+                scopes=None if scopes is None else several(scopes, "scopes"),
+                vectors=vectors,
             )
         )
 
@@ -478,6 +578,168 @@ class SyncMemoryCalls(ABC):
         """
         return self.execute(table.Explain(id))
 
+    def trace(
+        self,
+        id: str,
+        depth: int = 5,
+        *,
+        limit: int = 100,
+        valid_at: datetime | None = None,
+        as_of: datetime | None = None,
+        scopes: Iterable[str] | None = None,
+    ) -> MemoryTrace:
+        """Return a record and the records that it came from, nearest first.
+
+        Follows the links of each record, such as ``derived_from``, ``supersedes`` and ``contradicts``. The records
+        have any status, unless ``valid_at`` is given. Returns no steps if there is no such record. Erased records,
+        and those that may not be read, are left out.
+
+        Args:
+            id: The id of the record.
+            depth: The most edges from the start.
+            limit: Return at most this many nodes.
+            valid_at: Only what held at this time. Default: see the call.
+            as_of: As memory was at this time. Default: now.
+            scopes: The scopes. Default: all that execution allows.
+        """
+        return self.execute(
+            table.Trace(
+                id,
+                depth,
+                limit=limit,
+                valid_at=valid_at,
+                as_of=as_of,
+                scopes=None if scopes is None else several(scopes, "scopes"),
+            )
+        )
+
+    def trace_graph(
+        self,
+        id: str,
+        depth: int = 5,
+        *,
+        limit: int = 100,
+        valid_at: datetime | None = None,
+        as_of: datetime | None = None,
+        scopes: Iterable[str] | None = None,
+    ) -> MemoryGraph:
+        """Return the records that are linked to a record in either direction, and their links, as a graph.
+
+        See ``trace``, which follows the links in one direction.
+
+        Args:
+            id: The id of the record.
+            depth: The most edges from the start.
+            limit: Return at most this many nodes.
+            valid_at: Only what held at this time. Default: see the call.
+            as_of: As memory was at this time. Default: now.
+            scopes: The scopes. Default: all that execution allows.
+        """
+        return self.execute(
+            table.TraceGraph(
+                id,
+                depth,
+                limit=limit,
+                valid_at=valid_at,
+                as_of=as_of,
+                scopes=None if scopes is None else several(scopes, "scopes"),
+            )
+        )
+
+    def neighbours(
+        self,
+        node: str,
+        depth: int = 1,
+        *,
+        limit: int = 100,
+        valid_at: datetime | None = None,
+        as_of: datetime | None = None,
+        scopes: Iterable[str] | None = None,
+    ) -> MemoryGraph:
+        """Return the entities and records around an entity or a record: relations, links and the records that name it.
+
+        Only active records count, unless ``valid_at`` is given: then those that held at that time. A value that was
+        replaced held until its successor did. Names that are aliases mean the same entity.
+
+        Args:
+            node: The name of an entity, such as ``Ana Ruiz``, or the id of a record.
+            depth: The most edges from the start.
+            limit: Return at most this many nodes.
+            valid_at: Only what held at this time. Default: see the call.
+            as_of: As memory was at this time. Default: now.
+            scopes: The scopes. Default: all that execution allows.
+        """
+        return self.execute(
+            table.Neighbours(
+                node,
+                depth,
+                limit=limit,
+                valid_at=valid_at,
+                as_of=as_of,
+                scopes=None if scopes is None else several(scopes, "scopes"),
+            )
+        )
+
+    def paths(
+        self,
+        source: str,
+        target: str,
+        depth: int = 4,
+        *,
+        limit: int = 10,
+        valid_at: datetime | None = None,
+        as_of: datetime | None = None,
+        scopes: Iterable[str] | None = None,
+    ) -> MemoryPaths:
+        """Return the paths between two entities or records, the shortest first. No path passes a node twice.
+
+        ``valid_at`` and ``as_of`` have the meaning that they have for ``neighbours``.
+
+        Args:
+            source: The name of an entity, such as ``Ana Ruiz``, or the id of a record.
+            target: The name of an entity, such as ``Ana Ruiz``, or the id of a record.
+            depth: The most edges from the start.
+            limit: Return at most this many paths.
+            valid_at: Only what held at this time. Default: see the call.
+            as_of: As memory was at this time. Default: now.
+            scopes: The scopes. Default: all that execution allows.
+        """
+        return self.execute(
+            table.Paths(
+                source,
+                target,
+                depth,
+                limit=limit,
+                valid_at=valid_at,
+                as_of=as_of,
+                scopes=None if scopes is None else several(scopes, "scopes"),
+            )
+        )
+
+    def export_graph(
+        self,
+        format: Literal["graphml", "ntriples"] = "graphml",
+        *,
+        valid_at: datetime | None = None,
+        as_of: datetime | None = None,
+        scopes: Iterable[str] | None = None,
+    ) -> bytes:
+        """Return the whole graph as GraphML, or as the N-Triples of RDF.
+
+        ``valid_at`` and ``as_of`` have the meaning that they have for ``neighbours``.
+
+        Args:
+            format: ``graphml`` or ``ntriples``.
+            valid_at: Only what held at this time. Default: see the call.
+            as_of: As memory was at this time. Default: now.
+            scopes: The scopes. Default: all that execution allows.
+        """
+        return self.execute(
+            table.ExportGraph(
+                format, valid_at=valid_at, as_of=as_of, scopes=None if scopes is None else several(scopes, "scopes")
+            )
+        )
+
     def ingest(self, turns: Iterable[Turn], source_id: str, *, first_turn: int = 0) -> DeriveReport:
         """SyncStore the turns of a conversation as a run, and learn from them.
 
@@ -493,7 +755,7 @@ class SyncMemoryCalls(ABC):
         Raises:
             InvalidArgument: A turn differs from the turn that is stored at its place, or there is no extractor.
         """
-        return self.execute(tool_table.Ingest(several(turns, "turns"), source_id, first_turn=first_turn))
+        return self.execute(table.Ingest(several(turns, "turns"), source_id, first_turn=first_turn))
 
     def derive(self, agent: str, run: str, *, extractor: Extractor | None = None) -> DeriveReport:
         """Learn from the events of a run that no earlier call has read. Repeated calls store no memory twice.
@@ -518,14 +780,107 @@ class SyncMemoryCalls(ABC):
         """Rebuild the state of each scope from the first event of its stream, without snapshots and without a model."""
         return self.execute(table.Rebuild())
 
-    def cleanup(self, *, older_than_days: float = 90, below_stars: float = 3) -> CleanupReport:
-        """Archive old episodes with few stars, and close the records that have expired.
+    def maintain(
+        self,
+        *,
+        dry_run: bool = False,
+        limit: int | None = None,
+        weak_below: float = 0.1,
+        unused_days: float = 60,
+        episode_days: float = 30,
+        profile_tokens: int = 2000,
+    ) -> MaintainReport:
+        """Keep the memory in order, in four steps: erase, age, find conflicts, consolidate. The report says why.
+
+        First, memories that have lost their evidence are erased, as ``purge`` does. Then expired records are
+        closed, and weak records are archived: those with a low retrievability that were not used for a long time.
+        Then conflicts between records are found and linked. At the end, near-duplicates, old episodes about one
+        topic, and keys of a large profile are replaced by one record each. ``separate`` undoes this, and
+        ``restore`` brings an archived record back. Only lost evidence erases.
+
+        The work is stored in small slices, with the position that was reached. So after a crash the next call
+        continues there, and two processes share the work. Run it once a day, for example.
 
         Args:
-            older_than_days: Only episodes older than this, in days.
-            below_stars: Only episodes with fewer stars.
+            dry_run: Only report what would be changed.
+            limit: Look at about this many records; a later call continues. Default: all.
+            weak_below: Archive records with a lower retrievability.
+            unused_days: Archive only records that are unused for these days.
+            episode_days: Consolidate only episodes that are unused for these days.
+            profile_tokens: Consolidate keys that begin alike if the profile has more tokens.
         """
-        return self.execute(table.Cleanup(older_than_days=older_than_days, below_stars=below_stars))
+        return self.execute(
+            table.Maintain(
+                dry_run=dry_run,
+                limit=limit,
+                weak_below=weak_below,
+                unused_days=unused_days,
+                episode_days=episode_days,
+                profile_tokens=profile_tokens,
+            )
+        )
+
+    def separate(self, id: str) -> WriteReport:
+        """Undo a consolidation: archive the record, and write the records again that it was made from.
+
+        The records get new ids, and links ``restores`` to their archived forms. They are not consolidated again.
+
+        Args:
+            id: The id of the consolidated record.
+
+        Raises:
+            InvalidArgument: There is no active record with this id that was consolidated.
+            MemoryStopped: The policy refuses the memories. The error has the reason.
+        """
+        return self.execute(table.Separate(id))
+
+    def conflicts(
+        self, *, status: Literal["open", "resolved"] = "open", scopes: Iterable[str] | None = None
+    ) -> tuple[ConflictPair, ...]:
+        """Return the pairs of records that cannot both be true now, with the reason, the evidence and the trust in
+        each.
+
+        A write finds the conflicts of its record and stores them as links ``contradicts``. Both records stay
+        active.
+
+        Args:
+            status: ``open`` or ``resolved``.
+            scopes: The scopes. Default: all that execution allows.
+        """
+        return self.execute(
+            table.ListConflicts(status=status, scopes=None if scopes is None else several(scopes, "scopes"))
+        )
+
+    def resolve(
+        self, id: str, other: str, *, keep: Literal["first", "second", "both", "merged"] = "first", text: str = ""
+    ) -> ConflictPair:
+        """End a conflict: keep one record and archive the other, keep both, or replace both by one record.
+
+        ``unresolve`` takes this back. Resolving a resolved conflict again changes nothing.
+
+        Args:
+            id: The id of the first record.
+            other: The id of the second record.
+            keep: ``first``, ``second``, ``both`` or ``merged``.
+            text: For ``merged``: the statement that replaces both. Default: the merger's answer.
+
+        Raises:
+            InvalidArgument: The two records have no conflict, or there is no text for ``merged`` and no merger has one.
+            MemoryStopped: The policy refuses the merged text. The error has the reason.
+        """
+        return self.execute(table.Resolve(id, other, keep=keep, text=text))
+
+    def unresolve(self, id: str, other: str) -> ConflictPair:
+        """Open a resolved conflict again. A record that was archived is written again and gets a new id.
+
+        Args:
+            id: The id of the first record.
+            other: The id of the second record.
+
+        Raises:
+            InvalidArgument: The two records have no resolved conflict.
+        """
+        return self.execute(table.Unresolve(id, other))
 
     def purge(self) -> PurgeReport:
         """Erase the memories that have lost their evidence, because every event they cite was redacted or deleted.
@@ -538,6 +893,154 @@ class SyncMemoryCalls(ABC):
     def stats(self) -> Stats:
         """Count the records, events and runs of all scopes that may be read."""
         return self.execute(table.CountRecords())
+
+    def ask_consent(self, kind: str, key: str = "", *, scope: str | None = None) -> Outcome:
+        """Note that the user was asked for consent. No such memory is stored until it is given. Stored ones stay.
+
+        A consent that was given stays. A consent for a key decides for this key; one for a kind decides for its
+        other keys.
+
+        Args:
+            kind: The kind of memory, such as ``fact``.
+            key: A key of this kind. Default: all records of the kind.
+            scope: The scope. Default: the principal's home scope.
+
+        Raises:
+            InvalidArgument: There can be no consent about this kind.
+            MemoryStopped: The redactor or execution refuses the key. The error has the reason.
+        """
+        return self.execute(table.AskConsent(kind, key, scope=scope))
+
+    def give_consent(self, kind: str, key: str = "", *, scope: str | None = None) -> Outcome:
+        """Note that the user gave consent. From now on, such memories are stored.
+
+        Memory does not learn again from statements that a withdrawal forgot.
+
+        Args:
+            kind: The kind of memory, such as ``fact``.
+            key: A key of this kind. Default: all records of the kind.
+            scope: The scope. Default: the principal's home scope.
+
+        Raises:
+            InvalidArgument: There can be no consent about this kind.
+            MemoryStopped: The redactor or execution refuses the key. The error has the reason.
+        """
+        return self.execute(table.GiveConsent(kind, key, scope=scope))
+
+    def withdraw_consent(
+        self, kind: str, key: str = "", *, scope: str | None = None, evidence: bool = False
+    ) -> ForgetReport:
+        """Note that the user withdrew consent, and forget such memories in the same append, as ``forget`` does.
+
+        No such memory is stored until consent is given again, not even after ``forget_all``.
+
+        Args:
+            kind: The kind of memory, such as ``fact``.
+            key: A key of this kind. Default: all records of the kind.
+            scope: The scope. Default: the principal's home scope.
+            evidence: Also redact the events that the memories came from, in runs linked to the scope.
+
+        Raises:
+            InvalidArgument: There can be no consent about this kind.
+            MemoryStopped: The redactor or execution refuses the key. The error has the reason.
+        """
+        return self.execute(table.WithdrawConsent(kind, key, scope=scope, evidence=evidence))
+
+    def quotas(self, *, scopes: Iterable[str] | None = None) -> tuple[LimitUse, ...]:
+        """Return the use of each limit of the memory, for each scope.
+
+        Args:
+            scopes: The scopes. Default: all that execution allows.
+        """
+        return self.execute(table.ReadQuotas(scopes=None if scopes is None else several(scopes, "scopes")))
+
+    def texts_to_embed(
+        self, model: str, dimension: int, *, limit: int = 128, scopes: Iterable[str] | None = None
+    ) -> tuple[TextToEmbed, ...]:
+        """Return texts of records and of messages in linked runs that have no vectors of a model yet.
+
+        A result has at most about a million characters, or one text. SyncStore the vectors and call again for more
+        texts.
+
+        Args:
+            model: The name of the embedding model.
+            dimension: The number of components of a vector.
+            limit: The most texts of the result.
+            scopes: The scopes. Default: all that execution allows.
+
+        Raises:
+            InvalidArgument: The memory has vectors of another model, or vectors need an extra that is not installed.
+        """
+        return self.execute(
+            table.ListTextsToEmbed(
+                model, dimension, limit=limit, scopes=None if scopes is None else several(scopes, "scopes")
+            )
+        )
+
+    def store_vectors(self, model: str, dimension: int, vectors: Iterable[TextVectors]) -> VectorsReport:
+        """SyncStore the vectors of texts, so that search compares them with the vectors of a query.
+
+        A text that is unknown, was forgotten or changed, or has vectors already, is left out.
+
+        Args:
+            model: The name of the embedding model.
+            dimension: The number of components of a vector.
+            vectors: The vectors of at most 128 texts.
+
+        Raises:
+            InvalidArgument: The memory has vectors of another model, or vectors have another form. Nothing is stored.
+        """
+        return self.execute(table.StoreVectors(model, dimension, several(vectors, "vectors")))
+
+    def drop_vectors(self, *, scopes: Iterable[str] | None = None) -> int:
+        """Erase the vectors of all texts, so that another model can embed them. Return how many vectors were erased.
+
+        The texts stay. Until they are embedded again, search compares words only.
+
+        Args:
+            scopes: The scopes. Default: all that execution allows.
+        """
+        return self.execute(table.DropVectors(scopes=None if scopes is None else several(scopes, "scopes")))
+
+    def health(self) -> Health:
+        """Return counts that show the state of the memory, such as open conflicts and events that were not learnt
+        from.
+        """
+        return self.execute(table.CheckHealth())
+
+    def audit_events(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+        scopes: Iterable[str] | None = None,
+    ) -> tuple[AuditEvent, ...]:
+        """Return the changes of the memory: the records, the time, the reason and the source of each change.
+
+        The newest change comes first. Changes of forgotten records are not returned.
+
+        Args:
+            since: Only changes from this time on.
+            until: Only changes from before this time.
+            limit: Return at most this many changes.
+            scopes: The scopes. Default: all that execution allows.
+        """
+        return self.execute(
+            table.AuditEvents(
+                since=since, until=until, limit=limit, scopes=None if scopes is None else several(scopes, "scopes")
+            )
+        )
+
+    def evolution_events(self, id: str) -> Evolution | None:
+        """Return the story of a record: its changes, and those of the records that it was made from.
+
+        Return None for an unknown id.
+
+        Args:
+            id: The id of the record, active or not.
+        """
+        return self.execute(table.EvolutionEvents(id))
 
     def export_jsonl(self, *, scopes: Iterable[str] | None = None) -> bytes:
         """Return the active records as JSONL: a header line, then one line for each record.
@@ -653,7 +1156,7 @@ class SyncMemoryClient(SyncMemoryCalls):
         me.remember(key="language", value="english")
 
     A client caches the state of the subjects that it used recently. If the store is on a server, which carries out the
-    operations, the arguments after ``config`` are configured there.
+    operations, the arguments after ``config`` are configured there, except ``embedder``.
 
     Args:
         store: The store that holds the runs and the memory. Default: the store of ``config``.
@@ -673,6 +1176,8 @@ class SyncMemoryClient(SyncMemoryCalls):
         merger: Chooses a value when a new preference or fact would replace another value. Without a merger, the new
             value replaces the old one. ``update`` does not use it. If the merger returns None or fails, the new value
             is stored with the tag ``uncertain`` and the outcome has the reason.
+        quotas: More limits of one subject: records, bytes and tokens of the profile. Default: no limits.
+        reranker: Orders the best hits of a search again. Default: hits keep the order of the index.
     """
 
     def __init__(
@@ -690,6 +1195,8 @@ class SyncMemoryClient(SyncMemoryCalls):
         count_tokens: CountTokens | None = None,
         index_bytes: int = INDEX_BYTES,
         merger: Merger | None = None,
+        quotas: Quotas = NO_QUOTAS,
+        reranker: Reranker | None = None,
     ) -> None:
         """Create a client without reading the store or a file.
 
@@ -700,6 +1207,8 @@ class SyncMemoryClient(SyncMemoryCalls):
         if max_keyed is not None and (type(max_keyed) is not int or max_keyed < 1):
             raise InvalidArgument(f"max_keyed must be an integer from 1, or None, got {describe(max_keyed)}")
         check_limit(index_bytes, "index_bytes")
+        if not isinstance(quotas, Quotas):
+            raise InvalidArgument(f"quotas must be a Quotas, got {describe(quotas)}")
         if store is not None and config is not None:
             raise InvalidArgument("config is only for a client without a store, which opens the store itself")
         self._hooks = Hooks(
@@ -713,6 +1222,8 @@ class SyncMemoryClient(SyncMemoryCalls):
             count_tokens,
             merger,
             index_bytes,
+            quotas,
+            reranker,
         )
         self._warm = WarmSubjects()
         self._indexes = WarmIndexes(index_bytes)
@@ -730,7 +1241,7 @@ class SyncMemoryClient(SyncMemoryCalls):
 
     def _context_of(self, principal: Principal | None) -> Context | Served:
         if self._is_served or principal is None:
-            return Served(principal)
+            return Served(principal, self._hooks.embedder)
         return Context(principal, self._hooks, self._warm, self._indexes)
 
     def of(self, principal: Principal) -> SyncMemory:
@@ -759,7 +1270,15 @@ class SyncMemoryClient(SyncMemoryCalls):
         return run_sync(list_subjects(tenant), self._store.get())
 
     def close(self) -> None:
-        """Close the store that this client opened. A store that was passed to it stays open."""
+        """SyncStore which records were used, and close the store that this client opened. A passed store stays open.
+
+        A use that cannot be stored is lost, because it only delays the ageing of its record.
+        """
+        with suppress(AgentMemoryLogError):
+            for subject in self._warm.with_uses():
+                principal = Principal(subject.tenant, {subject.scope: subject.id})
+                context = Context(principal, self._hooks, self._warm, self._indexes)
+                run_sync(store_uses(context), self._store.get())
         self._store.close()
 
     def __enter__(self) -> Self:

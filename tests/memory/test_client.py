@@ -558,21 +558,6 @@ def test_history_keeps_every_superseded_value(open_memory_store: OpenStore) -> N
     assert me.get(key="k") is None
 
 
-def test_cleanup_archives_only_episodes_below_the_stars_and_older_than_the_limit(open_memory_store: OpenStore) -> None:
-    clock = SetClock()
-    me = _me(open_memory_store, clock=clock)
-    for text, importance in (("two stars", 0.374), ("three stars", 0.375)):
-        me.remember(Episode("error"), text=text, importance=importance)
-    me.remember(Episode("error", clock.time - timedelta(days=1)), text="older", importance=0)
-    me.remember(key="k", value="v", importance=0)
-    clock.move(days=90)
-    assert [record.text for record in me.cleanup().archived] == ["older"]
-    clock.move(microseconds=1)
-    assert [record.text for record in me.cleanup().archived] == ["two stars"]
-    assert [record.text for record in me.list()] == ["three stars", "k: v"]
-    assert {record.text for record in me.list(status="archived")} == {"older", "two stars"}
-
-
 def test_full_subject_closes_expired_records_first(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock, max_keyed=2)

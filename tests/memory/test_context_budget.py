@@ -109,8 +109,8 @@ def test_context_limits_the_number_of_records_and_messages() -> None:
         me = SyncMemoryClient(store, clock=clock, count_tokens=len).of(somebody())
         for number in range(12):
             clock.move(days=1)
-            me.remember(Episode("x"), text=f"zebra {number}", importance=0.1 if number in {3, 11} else 0.5)
-            me.remember(Episode("x"), text=f"sea {number}", scope="workspace")
+            me.remember(Episode("task_result"), text=f"zebra {number}", importance=0.1 if number in {3, 11} else 0.5)
+            me.remember(Episode("task_result"), text=f"sea {number}", scope="workspace")
         append_messages(store, me, *(f"zebra {number}" for number in range(12)))
         context = me.context("zebra", max_tokens=ENOUGH)
     lines = context.text.splitlines()

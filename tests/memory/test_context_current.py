@@ -78,7 +78,7 @@ def test_context_omits_records_and_messages_removed_by_another_client(open_memor
     other.forget(id=episode.id)
     check_absent("zebra episode")
     clock.move(hours=1)
-    other.cleanup(older_than_days=0)
+    other.maintain(weak_below=1, unused_days=0.01)
     check_absent("old zebra")
     clock.move(days=1)
     check_absent("email")

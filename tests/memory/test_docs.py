@@ -37,8 +37,15 @@ def test_programs_and_commands_run(tmp_path: Path) -> None:
                 command = line.removeprefix("$ ").split()
                 assert _run(command, tmp_path, PATH=path, AMLOG_STORE="sqlite:///runs.db"), line
                 commands += 1
-    assert programs == 9
+    assert programs == 11
     assert commands == 8
+
+
+def test_the_program_about_upkeep_runs(tmp_path: Path) -> None:
+    (program,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs" / "upkeep.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    _run([sys.executable, "-c", program], tmp_path, PYTHONWARNINGS="error")
 
 
 def test_every_key_of_the_configuration_is_described() -> None:

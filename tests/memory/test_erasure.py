@@ -122,7 +122,7 @@ _WRITERS: dict[str, Callable[[SyncMemory], object]] = {
     "forget again": lambda me: me.forget(key="codeword"),
     "forget another key": lambda me: me.forget(key="unrelated"),
     "forget all": lambda me: me.forget_all(),
-    "cleanup": lambda me: me.cleanup(),
+    "maintain": lambda me: me.maintain(),
     "rebuild": lambda me: me.rebuild(),
     "note_stop": lambda me: me.note_stop("llm_timeout", phase="apply"),
 }

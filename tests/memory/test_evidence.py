@@ -8,7 +8,7 @@ import pytest
 
 from agent_memory_log import UserMessage, new_event, open_sync_store
 from agent_memory_log.memory import Evidence, Principal, SyncMemory, SyncMemoryClient
-from agent_memory_log.memory.records.reports import EvidenceLine
+from agent_memory_log.memory.records.reports.outcomes import EvidenceLine
 from tests.memory.stores import OpenStore, SaidPreferences, open_memory_store, somebody, store_url
 
 __all__ = ["open_memory_store", "store_url"]

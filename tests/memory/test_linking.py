@@ -10,7 +10,7 @@ from agent_memory_log import UserMessage, new_event, open_sync_store
 from agent_memory_log.errors import InvalidArgument, InvalidEvent
 from agent_memory_log.memory import LinkReport, SyncMemoryClient, stream_of
 from agent_memory_log.memory.learning import links
-from agent_memory_log.memory.records.reports import Stats
+from agent_memory_log.memory.records.reports.outcomes import Stats
 from tests.memory.stores import OpenStore, open_memory_store, somebody, store_url
 
 __all__ = ["open_memory_store", "store_url"]

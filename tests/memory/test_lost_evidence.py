@@ -116,7 +116,7 @@ def test_no_call_returns_a_memory_without_evidence(
 
 
 @ERASING
-@pytest.mark.parametrize("writes", [SyncMemory.purge, SyncMemory.cleanup, SyncMemory.rebuild])
+@pytest.mark.parametrize("writes", [SyncMemory.purge, SyncMemory.maintain, SyncMemory.rebuild])
 def test_every_write_erases_it_from_the_stream(
     open_memory_store: OpenStore, erase: Erase, writes: Callable[[SyncMemory], object]
 ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,12 +23,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from agent_memory_log import AppendResult, Event, Snapshot, SyncStore, UserMessage, new_event
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events.jsonvalue import encode_json
-from agent_memory_log.memory import Episode, Principal, SyncMemory, SyncMemoryClient, stream_of
+from agent_memory_log.memory import Episode, MaintainReport, Principal, SyncMemory, SyncMemoryClient, stream_of
+from agent_memory_log.memory.governance.ageing import Strength, strength_of
 from agent_memory_log.memory.records.kinds import fold_key
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Status
 from agent_memory_log.memory.stream import snapshots
 from agent_memory_log.memory.stream.context import Context
+from agent_memory_log.memory.stream.state import Live
 from agent_memory_log.memory.stream.subjects import folded
 from agent_memory_log.steps import run_sync
 from tests.effort import EXAMPLES
@@ -164,7 +167,14 @@ class MemoryIsADict(RuleBasedStateMachine):
         keyed = [
             (record_id, entry) for record_id, entry in self.active(scope).items() if entry.key and record_id != record
         ]
-        keyed.sort(key=lambda pair: (not self.is_expired(pair[1]), pair[1].updated, pair[1].created))
+        keyed.sort(
+            key=lambda pair: (
+                not self.is_expired(pair[1]),
+                1 + int(pair[1].importance * 4 + 0.5),
+                pair[1].updated,
+                pair[1].created,
+            )
+        )
         for _, entry in keyed[: max(0, len(keyed) + 1 - MAX_KEYED)]:
             entry.status = "expired" if self.is_expired(entry) else "archived"
         return "written"
@@ -382,8 +392,9 @@ class MemoryIsADict(RuleBasedStateMachine):
             if event.event_id == record or getattr(event.data, "record", None) == record
         ]
         self.crashing[0].raw.redact_events(agent, STREAM_RUN, seqs, reason="operator")
-        self.clients[0].cleanup(older_than_days=10_000)  # this write also erases the snapshots of the record
+        self.clients[0].maintain(weak_below=0)  # this write also erases the snapshots of the record
         del self.records[record]
+        self.adopt_times()
         for entry in self.records.values():
             if entry.status == "active" and self.is_expired(entry):
                 entry.status = "expired"
@@ -392,24 +403,60 @@ class MemoryIsADict(RuleBasedStateMachine):
     def restart(self, client: int) -> None:
         self.clients[client] = self.new_client(client)
 
-    @rule(client=st.integers(0, 1), days=st.integers(0, 3), stars=st.integers(1, 6))
-    def cleanup(self, client: int, days: int, stars: int) -> None:
+    @rule(client=st.integers(0, 1), text=st.sampled_from(VALUES))
+    def use(self, client: int, text: str) -> None:
+        """Build a context. A later write of this client stores which records it has."""
+        self.clients[client].context(text)
+
+    @rule(
+        client=st.integers(0, 1),
+        weak_below=st.sampled_from([0, 0.5, 0.95, 1]),
+        days=st.integers(0, 3),
+        calls=st.none() | st.integers(0, 5),
+        after=st.booleans(),
+    )
+    def maintain(self, client: int, weak_below: float, days: int, calls: int | None, after: bool) -> None:
+        """A round that a crash interrupts is completed by the other client, and nothing is done twice."""
         now = self.tick()
-        report = self.clients[client].cleanup(older_than_days=days, below_stars=stars)
-        archived_ids: list[str] = []
+        lives = self.lives(client)
+        weak: dict[str, Strength] = {}
         for record_id, entry in self.records.items():
-            if entry.status != "active":
-                continue
-            if self.is_expired(entry):
-                entry.status = "expired"
-            elif (
-                entry.kind == "episode"
-                and entry.created < now - timedelta(days=days)
-                and 1 + int(entry.importance * 4 + 0.5) < stars
-            ):
-                entry.status = "archived"
-                archived_ids.append(record_id)
-        assert sorted(record.id for record in report.archived) == sorted(archived_ids)
+            if entry.status == "active" and not self.is_expired(entry):
+                strength = strength_of(lives[record_id], now)
+                if strength.retrievability < weak_below and strength.idle_days >= days:
+                    weak[record_id] = strength
+        crashing = self.crashing[client]
+        crashing.left, crashing.after = calls, after
+        reports: list[MaintainReport] = []
+        with suppress(StoreUnavailable):
+            reports.append(self.clients[client].maintain(weak_below=weak_below, unused_days=days))
+        crashing.left = None
+        if not reports:
+            self.clients[client] = self.new_client(client)
+        reports.append(self.clients[1 - client].maintain(weak_below=weak_below, unused_days=days))
+        decayed = [change.record for report in reports for change in report.decayed]
+        assert len(decayed) == len(set(decayed))
+        assert set(decayed) <= weak.keys()
+        for record_id, entry in self.records.items():
+            if entry.status == "active" and (self.is_expired(entry) or record_id in weak):
+                entry.status = "expired" if self.is_expired(entry) else "archived"
+        self.adopt_times()
+
+    def lives(self, client: int) -> dict[str, Live]:
+        """Return copies of the active records in the state of a client."""
+        lives: dict[str, Live] = {}
+        for scope in SCOPES:
+            context = self.clients[client]._context
+            assert isinstance(context, Context)
+            subject = context.subject(scope)
+            run_sync(subject.refresh(), self.crashing[0].raw)
+            lives |= subject.ask(lambda state: {record: copy(live) for record, live in state.records.items()})
+        return lives
+
+    def adopt_times(self) -> None:
+        """Adopt the times of the records that ``maintain`` linked to a conflict, because a link is a change."""
+        for record_id, live in self.lives(0).items():
+            self.records[record_id].updated = live.updated
 
     @rule(client=st.integers(0, 1))
     def rebuild(self, client: int) -> None:

@@ -380,7 +380,7 @@ def test_derive_calls_the_model_over_http_and_reports_usage(store: SyncStore) ->
 @pytest.mark.parametrize(
     ("package", "names"),
     [
-        ("agent_memory_log.memory.extraction", {"profile.md", "episodes.md", "merge.md"}),
+        ("agent_memory_log.memory.extraction", {"profile.md", "episodes.md", "merge.md", "summary.md"}),
         ("examples.capture_and_apply", {"capture.md", "plan.md", "answer.md"}),
     ],
 )

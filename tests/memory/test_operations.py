@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.memory import Memory, MemoryClient, SyncMemory, SyncMemoryClient
-from agent_memory_log.memory.methods import METHODS
+from agent_memory_log.memory import Candidate, Memory, MemoryClient, Preference, SyncMemory, SyncMemoryClient
+from agent_memory_log.memory.operations import METHODS
 from agent_memory_log.memory.records.arguments import Operation, check_arguments
 
 VALID: dict[str, dict[str, Any]] = {
@@ -21,6 +21,12 @@ VALID: dict[str, dict[str, Any]] = {
     "update": {"id": "unknown"},
     "delete": {"id": "unknown"},
     "restore": {"id": "unknown"},
+    "add": {"content": "Ana likes tea"},
+    "add_from_draft": {"draft": Candidate(Preference("language", "english"))},
+    "trace": {"id": "unknown"},
+    "trace_graph": {"id": "unknown"},
+    "neighbours": {"node": "Ana"},
+    "paths": {"source": "Ana", "target": "Acme"},
     "ingest": {"turns": (), "source_id": "chat"},
     "forget": {"key": "language"},
     "remember": {"key": "language", "value": "english"},
@@ -31,7 +37,16 @@ VALID: dict[str, dict[str, Any]] = {
     "history": {"key": "language"},
     "as_of": {"time": datetime.fromisoformat("2026-01-01T00:00:00Z")},
     "explain": {"id": "unknown"},
+    "separate": {"id": "unknown"},
+    "evolution_events": {"id": "unknown"},
     "derive": {"agent": "a", "run": "r"},
+    "ask_consent": {"kind": "fact"},
+    "give_consent": {"kind": "fact"},
+    "withdraw_consent": {"kind": "fact"},
+    "texts_to_embed": {"model": "m", "dimension": 3},
+    "store_vectors": {"model": "m", "dimension": 3, "vectors": ()},
+    "resolve": {"id": "unknown", "other": "other"},
+    "unresolve": {"id": "unknown", "other": "other"},
     "import_jsonl": {"data": b'{"format":"agent-memory-log-records/1"}\n'},
 }
 """The required arguments of each operation."""

@@ -86,7 +86,10 @@ def _call_everything(me: SyncMemory, record: str) -> None:
     assert me.forget(key="language").records == 0
     assert me.forget_all().records == 0
     assert me.stats().active == {}
-    me.cleanup(older_than_days=0, below_stars=6)
+    me.maintain(weak_below=1, unused_days=0)
+    assert me.audit_events() == ()
+    assert me.evolution_events(record) is None
+    assert me.health().active == {}
     me.rebuild()
     with pytest.raises(InvalidArgument, match="no active record"):
         me.update(record, value="mine now")

@@ -1,6 +1,8 @@
-"""A merger that asks a model: it sends two values of one key and validates the answer against a contract."""
+"""A merger that asks a model: for one value out of two, or for a summary. A contract validates each answer."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pydantic import Field
 
@@ -22,8 +24,16 @@ class MergedValue(Contract):
     value: Text | None = Field(description="The value that holds now, in a few words; null if that is not clear.")
 
 
+class SummaryText(Contract):
+    """The model's answer: the summary."""
+
+    summary: Text | None = Field(
+        description="All events, in a few sentences; null if the texts do not belong together."
+    )
+
+
 class ModelMerger:
-    """Asks a model to merge two values of one key.
+    """Asks a model to merge two values of one key, or to summarize episodes.
 
     The model answers with one of the values, with a value that says both, or with null if it cannot decide. It receives
     only the kind, the key, and both values with their texts.
@@ -54,3 +64,12 @@ class ModelMerger:
         if value is not None and len(value.strip()) > most:
             raise ModelInvalidSchema(f"the merged value has more than {most} characters")
         return value
+
+    def summarize(self, texts: Sequence[str], /) -> str | None:
+        """Return a summary, or None if the texts do not belong together. Raises ``ModelFailed``."""
+        messages = [
+            ModelMessage("system", read_prompt(_PACKAGE, "summary")),
+            ModelMessage("user", encode_json({"texts": list(texts)}).decode()),
+        ]
+        completion = ask(self._model, messages, SummaryText, self._settings.model)
+        return read_answer(completion.text, SummaryText).summary

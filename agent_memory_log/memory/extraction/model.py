@@ -23,7 +23,7 @@ from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, RecordData
 from agent_memory_log.memory.records.protocols import Extraction, RunSlice
 from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Source
-from agent_memory_log.memory.records.reports import Outcome
+from agent_memory_log.memory.records.reports.outcomes import Outcome
 from agent_memory_log.models.answers import Contract, ask, read_items
 from agent_memory_log.models.port import ModelMessage, ModelPort
 from agent_memory_log.models.prompts import read_prompt

@@ -5,9 +5,13 @@ The rules:
 - A candidate whose evidence includes a forgotten statement is left out.
 - A candidate that equals an active record adds its evidence to the record and renews its end.
 - An older statement never replaces a newer one.
+- A candidate supersedes the active records that it links to as superseded.
+- A relation may have ended before it is written. A relation that held twice has a record for each time.
 - Any other candidate becomes a new record. It supersedes the active record with its key. If the client has a merger,
   the new record holds the merged value of both.
-- A subject holds at most ``max_keyed`` keyed records. Beyond that, the least recently updated one is archived.
+- A new record that contradicts other active records gets a link ``contradicts`` to each. They stay active.
+- If the subject has more than its limits allow, ``policy.quotas`` chooses the records that are archived.
+- A memory whose consent was asked or withdrawn is blocked. See ``policy.consent``. A consent is never archived.
 
 Nothing is written here. The events are valid only for the state they were decided on, so they are appended at the
 version of that state, or not at all.
@@ -18,17 +22,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from heapq import nsmallest
 
 import msgspec
 
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.payloads import EventData
+from agent_memory_log.memory.conflicts.finding import MOST_CONFLICTS, conflicts_among
+from agent_memory_log.memory.conflicts.index import Claims, claims_of
 from agent_memory_log.memory.learning.merging import MERGED, Merging, can_merge, combined
+from agent_memory_log.memory.policy.consent import consent_refusal
+from agent_memory_log.memory.policy.quotas import Room
 from agent_memory_log.memory.records.candidates import Candidate
-from agent_memory_log.memory.records.kinds import fold_key, fold_text
+from agent_memory_log.memory.records.kinds import Consent, Relation, fold_key, fold_text
+from agent_memory_log.memory.records.quotas import NO_QUOTAS, Quotas
 from agent_memory_log.memory.records.record import MERGES, Evidence, Link, Record, envelope_of
-from agent_memory_log.memory.records.reports import Action, Outcome
+from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS
+from agent_memory_log.memory.records.reports.outcomes import Action, Outcome
+from agent_memory_log.memory.stream.history import CONSOLIDATED
 from agent_memory_log.memory.stream.payloads import (
     MemoryBlocked,
     MemoryChanged,
@@ -54,6 +64,7 @@ class Decisions:
         max_keyed: int | None,
         agent: str = "",
         merging: Merging | None = None,
+        quotas: Quotas = NO_QUOTAS,
     ) -> None:
         """Start without decisions. ``state`` must not change until all decisions are made.
 
@@ -67,6 +78,7 @@ class Decisions:
             max_keyed: The most keyed records that a subject holds. None: no limit.
             agent: The agent of the subject's stream.
             merging: The merger's answers. None: there is no merger.
+            quotas: The other limits of a subject.
         """
         self.question: Callable[[], Steps[None]] | None = None
         self._merging = merging
@@ -75,11 +87,14 @@ class Decisions:
         self._state = state
         self._scope = scope
         self._now = now
-        self._max_keyed = max_keyed
+        self._room = Room(state, max_keyed, quotas)
+        self._phase = ""
         self._agent = agent
         # The differences from the state so far: records by id (None: closed), and ids by key.
         self._lives: dict[str, Live | None] = {}
         self._keys: dict[tuple[str, str], str | None] = {}
+        self._claims = Claims()
+        self._new: list[Live] = []
 
     def add(self, payload: EventData) -> str:
         """Add an event, and return its id."""
@@ -96,14 +111,22 @@ class Decisions:
         """Decide about a candidate that passed all checks."""
         if self.question is not None:
             return
+        self._phase = phase
         if any(map(self._state.is_forgotten, candidate.evidence)):
             self._report("forgotten", candidate)
             return
+        refusal = consent_refusal(candidate, self.keyed, self._now)
+        if refusal:
+            self.block(candidate, refusal, phase=phase)
+            return
+        self._decide(candidate, phase)
+
+    def _decide(self, candidate: Candidate, phase: str) -> None:
         existing = self._existing(candidate)
         end = candidate.end(self._now)
-        if end is not None and end <= self._now:
+        if end is not None and end <= self._now and not isinstance(candidate.data, Relation):
             self._leave_out(candidate, existing, "expired", phase)
-        elif existing is not None and self._has_equal_data(existing, candidate):
+        elif existing is not None and self._has_equal_data(existing, candidate) and not self._replaced_by(candidate):
             if not existing.is_expired(self._now):
                 self._refresh(existing, candidate)
             elif candidate.evidence and existing.memory.evidence and not self._fresh_evidence(existing, candidate):
@@ -162,6 +185,11 @@ class Decisions:
 
     def change(self, live: Live, candidate: Candidate, names: Iterable[str]) -> None:
         """Change the named fields of a record in place. If the data differs, even in case, supersede the record."""
+        self._phase = "update"
+        refusal = consent_refusal(candidate, self.keyed, self._now) or self._room.refusal(candidate)
+        if refusal:
+            self.block(candidate, refusal, phase=self._phase)
+            return
         if live.data != candidate.data:
             self._remember(candidate, live)
             return
@@ -172,9 +200,14 @@ class Decisions:
             return
         self.add(MemoryChanged(record=live.id, changed=tuple(changes), **changes))
         self._report("changed", candidate, record=self._record(self._replace(live, changes)))
+        self._make_room(live.id)
 
     def close(self, lives: Sequence[Live], status: str, *, by: str = "", reason: str = "") -> None:
-        """End active records. ``by`` is the id of the record that replaces them."""
+        """End active records. ``by`` is the id of the record that replaces them. A consent is not archived."""
+        if status == "archived":
+            lives = [live for live in lives if live.memory.kind != Consent.kind]
+            if not lives:
+                return
         self.add(MemoryClosed(records=tuple(live.id for live in lives), status=status, by=by, reason=reason))
         for live in lives:
             self._lives[live.id] = None
@@ -184,8 +217,7 @@ class Decisions:
     def _existing(self, candidate: Candidate) -> Live | None:
         """Return the active record with the candidate's key. Without a key, return one with equal data."""
         if candidate.key:
-            record = self._find(candidate.data.kind, candidate.key)
-            return None if record is None else self._live(record)
+            return self.keyed(candidate.data.kind, candidate.key)
         text = candidate.words
         decided = [
             live
@@ -193,11 +225,29 @@ class Decisions:
             if live is not None and not live.memory.key and fold_text(live.memory.text) == fold_text(text)
         ]
         stored = [live for live in self._state.twins(candidate.data.kind, text) if self._live(live.id) is not None]
-        return next((live for live in (*decided, *stored) if self._has_equal_data(live, candidate)), None)
+        equal = (live for live in (*decided, *stored) if self._has_equal_data(live, candidate))
+        return next((live for live in equal if not self._ends_before(candidate, live)), None)
+
+    @staticmethod
+    def _ends_before(candidate: Candidate, live: Live) -> bool:
+        """Return whether a statement is about a time before that of an equal record. Then both are true."""
+        begin = live.memory.valid_from or live.created
+        return candidate.valid_until is not None and candidate.valid_until <= begin
+
+    def _replaced_by(self, candidate: Candidate) -> list[Live]:
+        """Return the active records that a candidate names as superseded."""
+        targets = dict.fromkeys(link.target for link in candidate.links if link.type == SUPERSEDES)
+        lives = [self._live(target) for target in targets]
+        return [live for live in lives if live is not None and not live.is_expired(self._now)]
 
     def _find(self, kind: str, key: str) -> str | None:
         folded = (kind, fold_key(key))
         return self._keys[folded] if folded in self._keys else self._state.keys.get(folded)
+
+    def keyed(self, kind: str, key: str) -> Live | None:
+        """Return the active record of a kind with a key, or None. Earlier decisions count."""
+        record = self._find(kind, key)
+        return None if record is None else self._live(record)
 
     def _live(self, record: str) -> Live | None:
         return self._lives[record] if record in self._lives else self._state.records.get(record)
@@ -235,11 +285,39 @@ class Decisions:
         self._report("refreshed", candidate, record=self._record(after))
 
     def _remember(self, candidate: Candidate, replaced: Live | None, *, reason: str = "") -> None:
-        links = tuple(link for link in candidate.links if link.type not in {SUPERSEDES, MERGES})
+        refusal = self._room.refusal(candidate)
+        if refusal:
+            self.block(candidate, refusal, phase=self._phase)
+            return
+        own = {SUPERSEDES, MERGES} if replaced is None else {SUPERSEDES, MERGES, CONTRADICTS}
+        links = tuple(link for link in candidate.links if link.type not in own)
+        also_replaced = [live for live in self._replaced_by(candidate) if replaced is None or live.id != replaced.id]
+        links = (*links, *(Link(SUPERSEDES, live.id) for live in also_replaced))
         if replaced is not None:
             links = (*links, Link(SUPERSEDES, replaced.id))
             if reason == MERGED:
                 links = (*links, Link(MERGES, replaced.id))
+        record = self._add_record(candidate, links)
+        if replaced is not None:
+            status = "expired" if replaced.is_expired(self._now) else "superseded"
+            self.close([replaced], status, by=record, reason=status)
+        if also_replaced:
+            self.close(also_replaced, "superseded", by=record, reason="superseded")
+        live = self._hold(record)
+        superseded = next((old.id for old in (replaced, *also_replaced) if old is not None), "")
+        self._report("written", candidate, record=self._record(live), superseded=superseded, reason=reason)
+        self._make_room(record)
+
+    def consolidate(self, candidate: Candidate, parts: Sequence[Live], reason: str = CONSOLIDATED) -> Record:
+        """Remember a candidate that says the same as several records, and archive these. Return the new record."""
+        links = tuple(link for link in candidate.links if link.type not in {SUPERSEDES, MERGES})
+        links = (*links, *(Link(MERGES, live.id) for live in parts))
+        record = self._add_record(candidate, links, is_new=reason != CONSOLIDATED)
+        self.close(parts, "archived", by=record, reason=reason)
+        return self._record(self._hold(record))
+
+    def _add_record(self, candidate: Candidate, links: tuple[Link, ...], *, is_new: bool = True) -> str:
+        """Add a record, with links to the records that it contradicts if it says something new. Return its id."""
         memory = MemoryRemembered(
             candidate.data.kind,
             candidate.data.to_map(),
@@ -253,41 +331,40 @@ class Decisions:
                 valid_until=candidate.end(self._now),
             ),
         )
+        contradicted = self._contradicted(memory) if is_new else ()
+        if contradicted:
+            memory = msgspec.structs.replace(memory, links=tuple(dict.fromkeys((*links, *contradicted))))
         record = self.add(memory)
-        if replaced is not None:
-            status = "expired" if replaced.is_expired(self._now) else "superseded"
-            self.close([replaced], status, by=record, reason=status)
-        live = Live(record, 0, self._now, self._now, memory)
-        self._lives[record] = live
-        if memory.key:
-            self._keys[memory.kind, fold_key(memory.key)] = record
-        superseded = "" if replaced is None else replaced.id
-        self._report("written", candidate, record=self._record(live), superseded=superseded, reason=reason)
-        if memory.key:
-            self._make_room(record)
+        self._lives[record] = Live(record, 0, self._now, self._now, memory)
+        return record
+
+    def _contradicted(self, memory: MemoryRemembered) -> list[Link]:
+        """Return a link to each active record that a new record contradicts, except those that it replaces."""
+        for earlier in self._new:
+            self._claims.add(earlier)
+        self._new.clear()
+        live = Live("", 0, self._now, self._now, memory)
+        replaced = {link.target for link in memory.links if link.type in {SUPERSEDES, MERGES}}
+        links: list[Link] = []
+        for claims in filter(len, (claims_of(self._state), self._claims)):
+            older = [other for record in claims.candidates(live) if (other := self._live(record)) is not None]
+            conflicts = conflicts_among(claims, live, older, self._now)
+            links += [Link(CONTRADICTS, conflict.other) for conflict in conflicts if conflict.other not in replaced]
+        return links[:MOST_CONFLICTS]
+
+    def _hold(self, record: str) -> Live:
+        """Return a new record, and hold it under its key, after the record that it replaces was closed."""
+        live = self._lives[record]
+        if live is None:
+            raise AssertionError("a new record is not closed")
+        self._new.append(live)
+        if live.memory.key:
+            self._keys[live.memory.kind, fold_key(live.memory.key)] = record
+        return live
 
     def _make_room(self, new_record: str) -> None:
-        """Archive keyed records beyond ``max_keyed``: expired ones first, then the least recently updated ones."""
-        if self._max_keyed is None:
-            return
-        keyed = len(self._state.keys)
-        for folded, record in self._keys.items():
-            keyed += (record is not None) - (folded in self._state.keys)
-        if keyed <= self._max_keyed:
-            return
-        # Each write to a full subject compares all its records. Comparing tuples is faster than a key function.
-        archivable = [
-            (
-                live.memory.valid_until is None or live.memory.valid_until > self._now,
-                live.updated,
-                live.seq or _LAST,
-                index,
-                live,
-            )
-            for index, live in enumerate({**self._state.records, **self._lives}.values())
-            if live is not None and live.memory.key and live.id != new_record
-        ]
-        for *_, live in nsmallest(keyed - self._max_keyed, archivable):
+        """Archive the records that give way to a new or changed one."""
+        for live in self._room.giving_way(self._lives, new_record, self._now):
             expired = live.is_expired(self._now)
             self.close([live], "expired" if expired else "archived", reason="" if expired else "subject_full")
             if not expired:
@@ -321,7 +398,3 @@ class Decisions:
 def _later(stored: datetime | None, proposed: datetime | None) -> datetime | None:
     """Return the later of two ends. Returns ``stored`` if it is None, which means no end, or if none is proposed."""
     return stored if stored is None or proposed is None else max(stored, proposed)
-
-
-_LAST = 2**63
-"""The position of a record that has no seq yet. It sorts after every stored record."""

@@ -19,7 +19,7 @@ from agent_memory_log.memory.learning.writing import note_stop, write
 from agent_memory_log.memory.operations import Derive, Rederive
 from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice, Violation
-from agent_memory_log.memory.records.reports import DeriveReport, Outcome
+from agent_memory_log.memory.records.reports.outcomes import DeriveReport, Outcome
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.payloads import MemoryDerived
 from agent_memory_log.steps import Steps, load, work

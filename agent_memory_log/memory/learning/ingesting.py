@@ -8,12 +8,11 @@ from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.payloads import AssistantMessage, UserMessage
 from agent_memory_log.memory.learning.deriving import derive, require_extractor
-from agent_memory_log.memory.operations import Derive
+from agent_memory_log.memory.operations import Derive, Ingest
 from agent_memory_log.memory.records.arguments import check_arguments
 from agent_memory_log.memory.records.principals import conversations_of
-from agent_memory_log.memory.records.reports import DeriveReport
+from agent_memory_log.memory.records.reports.outcomes import DeriveReport
 from agent_memory_log.memory.stream.context import Context
-from agent_memory_log.memory.tool_operations import Ingest
 from agent_memory_log.steps import Steps, append
 from agent_memory_log.transfer.importing import derived_event_id
 

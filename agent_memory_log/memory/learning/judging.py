@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from agent_memory_log.memory.entities import entities_of
+from agent_memory_log.memory.policy.consent import ONLY_BY_CONSENT_CALLS
 from agent_memory_log.memory.policy.reasons import SCOPE_DENIED
 from agent_memory_log.memory.records.candidates import Candidate, checked
-from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, UnknownKind, kind_named
+from agent_memory_log.memory.records.kinds import Consent, Fact, Preference, RecordData, UnknownKind, kind_named
 from agent_memory_log.memory.records.protocols import Origin, Refusal, Violation
 from agent_memory_log.memory.records.record import Source
 from agent_memory_log.memory.stream.context import Context
@@ -39,10 +41,10 @@ def judge(context: Context, candidates: Sequence[Candidate], origin: Origin) -> 
         redacted = hooks.redactor(candidate)
         if isinstance(redacted, Refusal):
             judged.append(Judged(_blanked(context, candidate), redacted.reason or REFUSED))
-        elif redacted is candidate:
-            judged.append(Judged(candidate, ""))
         else:
-            judged.append(Judged(checked(redacted, may_be_copy=origin == "import"), ""))
+            if redacted is not candidate:
+                redacted = checked(redacted, may_be_copy=origin == "import")
+            judged.append(Judged(_with_entities(redacted), ""))
     if origin != "derive":
         violation = hooks.policy.violation([item.candidate for item in judged if not item.reason], origin=origin)
         if violation is not None:
@@ -53,15 +55,26 @@ def judge(context: Context, candidates: Sequence[Candidate], origin: Origin) -> 
 
 
 def _with_defaults(context: Context, candidate: Candidate, origin: Origin) -> Candidate:
-    """Return the candidate with a scope, and with the policy's lifetime if it is a new preference without an end."""
+    """Return the candidate with a scope, and with the policy's lifetime if it is a new preference without an end.
+
+    An imported consent rests on itself and has no end, so that it does not fall and nothing is stored against it.
+    """
     days = context.hooks.policy.preference_ttl_days
     if not candidate.scope:
         candidate = msgspec.structs.replace(candidate, scope=context.principal.home)
+    if isinstance(candidate.data, Consent):
+        return msgspec.structs.replace(candidate, ttl_days=None, valid_until=None, evidence=())
     if days is None or origin == "import" or not isinstance(candidate.data, Preference):
         return candidate
     if candidate.ttl_days is not None or candidate.valid_until is not None:
         return candidate
     return msgspec.structs.replace(candidate, ttl_days=days)
+
+
+def _with_entities(candidate: Candidate) -> Candidate:
+    """Return a candidate without entities with the names in its text, which no longer has what the redactor masks."""
+    names = candidate.entities or entities_of(candidate.words)
+    return candidate if names == candidate.entities else msgspec.structs.replace(candidate, entities=names)
 
 
 def _blanked(context: Context, candidate: Candidate) -> Candidate:
@@ -83,6 +96,8 @@ def _blanked(context: Context, candidate: Candidate) -> Candidate:
 
 
 def _denial(context: Context, candidate: Candidate, origin: Origin) -> str:
+    if candidate.data.kind == Consent.kind and origin != "import":
+        return ONLY_BY_CONSENT_CALLS
     if origin == "derive":
         violation = context.hooks.policy.violation([candidate], origin=origin)
         if violation is not None:

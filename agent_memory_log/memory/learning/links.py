@@ -13,7 +13,7 @@ from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import LinkRun, LinkRuns
 from agent_memory_log.memory.records.record import RunId
-from agent_memory_log.memory.records.reports import LinkReport
+from agent_memory_log.memory.records.reports.outcomes import LinkReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.payloads import MemoryDerived
 from agent_memory_log.memory.stream.state import State

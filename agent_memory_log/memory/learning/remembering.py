@@ -8,13 +8,15 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.events.fields import describe, in_quotes
+from agent_memory_log.memory.entities import entities_of
+from agent_memory_log.memory.learning.deciding import SUPERSEDES
 from agent_memory_log.memory.learning.writing import change, write
-from agent_memory_log.memory.operations import Get, Remember, Update
+from agent_memory_log.memory.operations import Add, AddFromDraft, Get, Remember, Update
 from agent_memory_log.memory.records.candidates import Candidate, checked
-from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, kind_named
-from agent_memory_log.memory.records.record import ENVELOPE_FIELDS, Source, envelope_of
-from agent_memory_log.memory.records.reports import Outcome, WriteReport
-from agent_memory_log.memory.search.reading import get
+from agent_memory_log.memory.records.kinds import Fact, Note, Preference, RecordData, kind_named
+from agent_memory_log.memory.records.record import DERIVED_FROM, ENVELOPE_FIELDS, Link, Source, envelope_of
+from agent_memory_log.memory.records.reports.outcomes import Outcome, WriteReport
+from agent_memory_log.memory.search.reading import find_record, get
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps
 
@@ -48,8 +50,47 @@ def remember(context: Context, call: Remember) -> Steps[Outcome]:
         **{name: getattr(call, name) for name in _ENVELOPE},
         source=call.source or Source("user"),
     )
-    report = yield from write(context, [candidate], origin="remember", phase="remember")
-    return only_outcome(report)
+    return (yield from _write_one(context, candidate, "remember"))
+
+
+def add(context: Context, call: Add) -> Steps[Outcome]:
+    """Write a note. Raises ``InvalidArgument`` if the record to supersede is not active."""
+    links: list[Link] = []
+    parent = call.causal_parent_id
+    if parent is not None:
+        is_active = (yield from get(context, Get(parent))) is not None
+        if not is_active and (yield from find_record(context, parent)) is None:  # reads the whole history
+            raise InvalidArgument(f"causal_parent_id: there is no record {in_quotes(parent)}")
+        links.append(Link(DERIVED_FROM, parent))
+    scope = call.scope or ""
+    if call.supersedes_id is not None:
+        replaced = yield from get(context, Get(call.supersedes_id))
+        if replaced is None or scope not in ("", replaced.scope):
+            raise InvalidArgument(f"supersedes_id: there is no active record {in_quotes(call.supersedes_id)}")
+        scope = replaced.scope
+        links.append(Link(SUPERSEDES, replaced.id))
+    note = Candidate(
+        Note(),
+        scope,
+        text=call.content,
+        source=Source("user", call.source_id, 1.0 if call.trust_score is None else call.trust_score),
+        entities=call.entity_refs,
+        links=tuple(links),
+        **{name: getattr(call, name) for name in _OF_NOTE},
+    )
+    return (yield from _write_one(context, note, "add"))
+
+
+_OF_NOTE = tuple(name for name in ENVELOPE_FIELDS if name in Add.__struct_fields__)
+
+
+def add_from_draft(context: Context, call: AddFromDraft) -> Steps[Outcome]:
+    """Write one candidate."""
+    return (yield from _write_one(context, call.draft, "add"))
+
+
+def _write_one(context: Context, candidate: Candidate, phase: str) -> Steps[Outcome]:
+    return only_outcome((yield from write(context, [candidate], origin="remember", phase=phase)))
 
 
 def update(context: Context, call: Update) -> Steps[Outcome]:
@@ -70,12 +111,16 @@ def update(context: Context, call: Update) -> Steps[Outcome]:
         data = msgspec.structs.replace(data, value=value)
     own_text = "" if record.key and record.text == record.data.describe() else record.text
     fields = envelope_of(record, text=own_text, valid_from=None)
+    if record.entities == entities_of(record.text):  # they come from the old text
+        fields["entities"] = ()
     if value is not None:  # the user states a new value, so the old evidence does not support it
         fields |= {"text": "", "source": Source("user"), "evidence": ()}
     if value is not None or ttl_days is not None:
         fields["valid_until"] = None
     candidate = checked(Candidate(data, record.scope, ttl_days, **(fields | changes)))
     names = (*changes, "valid_until") if ttl_days is not None else tuple(changes)
+    if "text" in changes and not candidate.entities:
+        names = (*names, "entities")
     report = yield from change(context, record.scope, record.id, candidate, names)
     return only_outcome(report)
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from agent_memory_log.errors import VersionConflict
+from agent_memory_log.events.event import new_event
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.judging import Judged, judge
 from agent_memory_log.memory.learning.merging import Merging
@@ -16,10 +17,10 @@ from agent_memory_log.memory.operations import NoteStop, Write
 from agent_memory_log.memory.records.candidates import Candidate, evidence_of
 from agent_memory_log.memory.records.protocols import Origin, Violation
 from agent_memory_log.memory.records.record import Evidence
-from agent_memory_log.memory.records.reports import Outcome, WriteReport
+from agent_memory_log.memory.records.reports.outcomes import Outcome, WriteReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.evidence import erased_evidence
-from agent_memory_log.memory.stream.payloads import MemoryBlocked, MemoryDerived
+from agent_memory_log.memory.stream.payloads import MemoryBlocked, MemoryDerived, MemoryUsed
 from agent_memory_log.memory.stream.purging import settle
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.steps import Steps
@@ -112,7 +113,7 @@ def _write_scope(
     agent = context.subject(scope).agent
 
     def decide(state: State, now: datetime) -> Decisions:
-        decisions = Decisions(state, scope, now, context.hooks.max_keyed, agent, merging)
+        decisions = Decisions(state, scope, now, context.hooks.max_keyed, agent, merging, context.hooks.quotas)
         read = state.positions.get((position.agent, position.run), 0) if position is not None else 0
         for item in group:
             if position is not None and item.candidate.evidence and _is_read(item.candidate, position, read):
@@ -144,13 +145,19 @@ def _is_read(candidate: Candidate, position: MemoryDerived, read: int) -> bool:
 
 
 def decided(
-    context: Context, scope: str, decide: Callable[[State, datetime], _Decisions], *, fresh: bool = False
+    context: Context,
+    scope: str,
+    decide: Callable[[State, datetime], _Decisions],
+    *,
+    fresh: bool = False,
+    uses_alone: bool = False,
 ) -> Steps[_Decisions]:
     """Decide on the newest state, append the decided events, and return the decisions.
 
     After a version conflict, the state is read and decided on again. If the decisions need a merger, it is asked
     first, and then everything is decided again with its answer. ``fresh`` says that the state was just read, so the
-    first attempt does not read it.
+    first attempt does not read it. The append also notes which records were used since the last one. ``uses_alone``
+    makes such an append even if nothing was decided.
     """
     subject = context.subject(scope)
     attempt = 0
@@ -164,17 +171,27 @@ def decided(
             yield from decisions.question()
             fresh = False  # a merger is slow, so read the state again
             continue
-        if not decisions.events:
+        used = subject.uses_to_store(now) if decisions.events or uses_alone else ()
+        events = [new_event(MemoryUsed(used), timestamp=now), *decisions.events] if used else decisions.events
+        if not events:
             return decisions
         try:
-            yield from subject.commit(decisions.events, version)
+            yield from subject.commit(events, version)
         except VersionConflict:
             attempt += 1
             if attempt == _ATTEMPTS:
                 raise
             continue
+        subject.drop_uses(used)
         yield from subject.keep_opening_fast(now)
         return decisions
+
+
+def store_uses(context: Context) -> Steps[None]:
+    """Store which records were used, if the context has noted uses."""
+    for scope in context.all_scopes():
+        if context.subject(scope).has_uses:
+            yield from decided(context, scope, lambda state, now: Decisions(state, scope, now, None), uses_alone=True)  # noqa: B023  # called at once
 
 
 def note_stop(
@@ -209,7 +226,7 @@ def change(context: Context, scope: str, record: str, candidate: Candidate, name
     (item,) = judged
 
     def decide(state: State, now: datetime) -> Decisions:
-        decisions = Decisions(state, scope, now, context.hooks.max_keyed)
+        decisions = Decisions(state, scope, now, context.hooks.max_keyed, quotas=context.hooks.quotas)
         live = state.records.get(record)
         if item.reason:
             decisions.block(item.candidate, item.reason, phase="update")

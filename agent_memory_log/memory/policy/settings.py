@@ -66,17 +66,17 @@ class ExecutionSettings(Settings, frozen=True):
 
 
 class UpkeepSettings(Settings, frozen=True):
-    """The number of records that a subject may have, and the limits of ``cleanup``."""
+    """The number of records that a subject may have, and the limits of ``maintain``."""
 
     max_keyed: Annotated[
         Count | None, Meta(description="The largest number of preferences and facts of a subject. null: no limit.")
     ] = 1_000
-    older_than_days: Annotated[
-        float, Meta(ge=0, le=36_500, description="The age, in days, after which cleanup may archive an episode.")
-    ] = 90.0
-    below_stars: Annotated[float, Meta(ge=1, le=6, description="Cleanup archives only episodes with fewer stars.")] = (
-        3.0
-    )
+    weak_below: Annotated[
+        float, Meta(ge=0, le=1, description="maintain archives unused records with a lower retrievability.")
+    ] = 0.1
+    unused_days: Annotated[
+        float, Meta(ge=0, le=36_500, description="The days without use after which maintain may archive a record.")
+    ] = 60.0
 
 
 class SearchSettings(Settings, frozen=True):

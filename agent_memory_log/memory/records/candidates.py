@@ -18,8 +18,10 @@ from agent_memory_log.memory.records.kinds import (
     MEMORY_TYPES,
     Episode,
     Fact,
+    Note,
     Preference,
     RecordData,
+    Relation,
     UnknownKind,
     kind_named,
     read_kind,
@@ -100,6 +102,8 @@ def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
         data = msgspec.structs.replace(data, occurred_at=_time(data.occurred_at, "occurred_at"))
         if not candidate.text.strip():
             raise InvalidArgument("an episode needs a text that describes the event")
+    if isinstance(data, Note) and not text_of(candidate.text, "text").strip():
+        raise InvalidArgument("a note needs a text")
     fields: dict[str, Any] = {name: check(getattr(candidate, name), name) for name, check in _ENVELOPE_CHECKS}
     checked_candidate = Candidate(
         data,
@@ -118,7 +122,7 @@ def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
     return checked_candidate
 
 
-def _data(data: object) -> RecordData:
+def _data(data: object) -> RecordData:  # noqa: C901  # one branch for each rule
     """Return the data of a candidate after checking it."""
     if not isinstance(data, RecordData):
         raise InvalidArgument(f"data must be a RecordData such as a Preference or Fact, got {describe(data)}")
@@ -139,9 +143,17 @@ def _data(data: object) -> RecordData:
             data = msgspec.structs.replace(data, key=key)
         if type(data) in _TWO_TEXTS and type(data.value) is str:
             return data
+    if isinstance(data, Relation):
+        _check_relation(data)
     data.to_map()
     text_of(data.record_key, "key")
     return data
+
+
+def _check_relation(data: Relation) -> None:
+    for name in Relation.__struct_fields__:
+        if not text_of(getattr(data, name), name).strip():
+            raise InvalidArgument(f"{name} must contain a character other than white space")
 
 
 def unit(value: object, name: str) -> float:

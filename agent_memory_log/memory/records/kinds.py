@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import msgspec
 
@@ -33,11 +33,13 @@ class RecordData(msgspec.Struct, frozen=True, omit_defaults=True):
         kind: The name that the kind is stored under.
         memory_type: The default type of its records: ``semantic``, ``episodic`` or ``procedural``.
         default_ttl_days: The default lifetime of a record, in days. None: for ever.
+        ages: Whether ``maintain`` may archive or consolidate its records when they are old and unused.
     """
 
     kind: ClassVar[str] = ""
     memory_type: ClassVar[str] = "semantic"
     default_ttl_days: ClassVar[int | None] = None
+    ages: ClassVar[bool] = True
 
     @property
     def record_key(self) -> str:
@@ -110,7 +112,7 @@ class Fact(_Keyed, frozen=True):
 class Episode(RecordData, frozen=True):
     """An event that happened. The record's text describes it.
 
-    An episode never expires. ``cleanup`` archives old episodes of little importance.
+    An episode never expires. ``maintain`` archives or consolidates old episodes.
 
     Attributes:
         category: ``task_result``, ``user_feedback``, ``error``, ``discovery`` or any other text.
@@ -122,6 +124,69 @@ class Episode(RecordData, frozen=True):
 
     category: str
     occurred_at: datetime | None = None
+
+
+class Consent(RecordData, frozen=True):
+    """The consent of a user to memories of a kind, or to one key of a kind.
+
+    ``ask_consent``, ``give_consent`` and ``withdraw_consent`` write it. It is never archived or forgotten.
+
+    Attributes:
+        about_kind: The kind of memory.
+        about_key: The key, or ``""`` for all records of the kind.
+        status: ``asked``, ``given`` or ``withdrawn``. Only ``given`` allows a memory.
+    """
+
+    kind = "consent"
+    ages = False
+
+    about_kind: str
+    about_key: str = ""
+    status: Literal["asked", "given", "withdrawn"] = "asked"
+
+    @property
+    def record_key(self) -> str:
+        """The kind, in which ``/`` is escaped, and the key after a ``/``."""
+        return f"{self.about_kind.replace('%', '%25').replace('/', '%2F')}/{self.about_key.strip()}"
+
+    @property
+    def record_value(self) -> str:
+        """The status."""
+        return self.status
+
+    def describe(self) -> str:
+        """Return the consent in words."""
+        about = f"the {self.about_kind} {self.about_key}" if self.about_key else f"every {self.about_kind}"
+        return f"consent to remember {about}: {self.status}"
+
+
+class Note(RecordData, frozen=True):
+    """A free statement without a key. The record's text is the statement."""
+
+    kind = "note"
+
+
+class Relation(RecordData, frozen=True):
+    """A relation between two things, such as ``Relation("Ana", "works_at", "Acme")``. It needs no text.
+
+    The validity of its record is the time in which the relation holds. It may lie in the past. A subject or object is
+    the same thing as another one with the same ``alias_key``.
+
+    Attributes:
+        subject: The name of the first thing.
+        predicate: The relation.
+        object: The name of the second thing.
+    """
+
+    kind = "relation"
+
+    subject: str
+    predicate: str
+    object: str
+
+    def describe(self) -> str:
+        """Return the relation as text, such as ``Ana works at Acme``."""
+        return f"{self.subject} {self.predicate.replace('_', ' ')} {self.object}"
 
 
 class UnknownKind(RecordData, frozen=True):
@@ -255,5 +320,5 @@ def _fold(value: Any) -> Any:  # noqa: ANN401  # any JSON value
     return value
 
 
-for _builtin in (Preference, Fact, Episode):
+for _builtin in (Preference, Fact, Episode, Note, Relation, Consent):
     register_kind(_builtin)

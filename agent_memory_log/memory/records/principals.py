@@ -24,6 +24,9 @@ VECTORS_RUN = "vectors"
 
 HOME_SCOPE = "user"
 
+CONVERSATIONS = "conversations/"
+"""The first characters of the agents whose runs hold ingested conversations. See ``conversations_of``."""
+
 _PREFIX = "@memory/"
 _MAX_AGENT_ID = 512
 
@@ -105,7 +108,7 @@ def stream_of(subject: SubjectId) -> str:
 
 def conversations_of(subject: SubjectId) -> str:
     """Return the agent id of the runs that hold a subject's ingested conversations: ``conversations/acme/user/42``."""
-    return "conversations/" + stream_of(subject).removeprefix(_PREFIX)
+    return CONVERSATIONS + stream_of(subject).removeprefix(_PREFIX)
 
 
 def _check_visible(part: str, name: str) -> None:

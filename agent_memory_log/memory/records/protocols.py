@@ -14,7 +14,7 @@ from agent_memory_log.memory.records.arguments import Operation, Result
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.principals import Principal
 from agent_memory_log.memory.records.record import Record
-from agent_memory_log.memory.records.reports import Outcome
+from agent_memory_log.memory.records.reports.outcomes import Outcome
 from agent_memory_log.store import Store, SyncStore
 
 Origin = Literal["remember", "derive", "import"]
@@ -168,6 +168,29 @@ class Merger(Protocol):
         Args:
             record: The active record.
             candidate: The candidate that would replace the record.
+        """
+        ...
+
+
+class Reranker(Protocol):
+    """Compares texts with a question more exactly than a search does, and more slowly. An example is a cross-encoder.
+
+    A search passes the texts of its best hits, at most 50 or ``top_k``. An asynchronous client calls it in a thread.
+    """
+
+    def rerank(self, query: str, texts: Sequence[str], /) -> Sequence[float]:
+        """Return the score of each text, higher for a better answer. If it raises, the hits stay as they are."""
+        ...
+
+
+@runtime_checkable
+class Summarizer(Protocol):
+    """A merger that also writes summaries. ``maintain`` uses it to consolidate old episodes."""
+
+    def summarize(self, texts: Sequence[str], /) -> str | None:
+        """Return one text that says the same as several texts, or None if they do not belong together.
+
+        If it returns None or raises, the records stay as they are. An asynchronous client calls it in a thread.
         """
         ...
 

@@ -18,8 +18,11 @@ DEFAULT_CONFIDENCE = 0.8
 DEFAULT_IMPORTANCE = 0.5
 _SECONDS_A_DAY = 86_400
 
-MERGES = "merges"
+MERGES = "merged_from"
 """The type of the link from a merged record to the record whose value it contains."""
+
+DERIVED_FROM = "derived_from"
+"""The type of the link from a record to the record that it was concluded from."""
 
 RunId = tuple[str, str]
 """The agent and the run that identify a run of the log."""

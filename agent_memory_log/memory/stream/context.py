@@ -15,7 +15,8 @@ from agent_memory_log.capabilities import IndexFolder
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.records.principals import Principal, SubjectId
-from agent_memory_log.memory.records.protocols import Clock, Execution, Extractor, Merger, Policy, Redactor
+from agent_memory_log.memory.records.protocols import Clock, Execution, Extractor, Merger, Policy, Redactor, Reranker
+from agent_memory_log.memory.records.quotas import NO_QUOTAS, Quotas
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.models.tokens import CountTokens
 
@@ -45,11 +46,16 @@ class Hooks(msgspec.Struct, frozen=True):
     count_tokens: CountTokens | None = None
     merger: Merger | None = None
     index_bytes: int = INDEX_BYTES
+    quotas: Quotas = NO_QUOTAS
+    reranker: Reranker | None = None
 
     def check_unchanged(self, defaults: Hooks) -> None:
-        """Raise ``InvalidArgument`` with the name of a hook that is not the default, because a server has its own."""
+        """Raise ``InvalidArgument`` with the name of a hook that is not the default, because a server has its own.
+
+        A client of a server may have an embedder. See ``memory.embedding.sending``.
+        """
         for name in Hooks.__struct_fields__:
-            if getattr(self, name) != getattr(defaults, name):
+            if name != "embedder" and getattr(self, name) != getattr(defaults, name):
                 raise InvalidArgument(
                     f"{name} has no effect on a server, which carries out the operations: configure it there"
                 )
@@ -82,6 +88,11 @@ class WarmSubjects:
             while len(self._subjects) > WARM_SUBJECTS:
                 self._subjects.popitem(last=False)
             return cached
+
+    def with_uses(self) -> list[SubjectId]:
+        """Return the subjects with a use of a record that is not stored yet."""
+        with self._lock:
+            return [subject.id for subject in self._subjects.values() if subject.has_uses]
 
 
 class Index(Protocol):
@@ -146,9 +157,11 @@ class Served(msgspec.Struct, frozen=True):
 
     Attributes:
         principal: The principal, or None for the principal of the caller's token.
+        embedder: Embeds texts and queries on this machine. None: the store compares words, or has its own embedder.
     """
 
     principal: Principal | None
+    embedder: Embedder | None = None
 
 
 class Context:

@@ -6,7 +6,7 @@ so that the cached state holds only active records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -14,6 +14,7 @@ import msgspec
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.memory.records.record import Evidence, Record, Status
+from agent_memory_log.memory.stream.evidence import parts_of
 from agent_memory_log.memory.stream.payloads import (
     MemoryBlocked,
     MemoryChanged,
@@ -24,6 +25,9 @@ from agent_memory_log.memory.stream.payloads import (
 )
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.snapshot import Snapshot
+
+CONSOLIDATED = "consolidated"
+"""The reason of a record that is archived because a new record says the same as it and others."""
 
 
 class Closed(msgspec.Struct, frozen=True):
@@ -52,6 +56,7 @@ class Ledger:
         events: The number of events in the stream.
         closed: The closed records by id.
         blocked: The events that record blocked candidates.
+        log: The events that were folded.
         story: The events about each record, by the record's id, in seq order.
     """
 
@@ -62,6 +67,7 @@ class Ledger:
         self.events = len(stream.log)
         self.closed: dict[str, Closed] = {}
         self.blocked: list[tuple[Event, MemoryBlocked]] = []
+        self.log: list[Event] = []
         self.story: dict[str, list[Event]] = {}
         # Forgotten events are ignored for every ``until``, even if they are not redacted yet.
         erased = {seq for event in stream.log if isinstance(event.data, MemoryTombstone) for seq in event.data.erased}
@@ -76,6 +82,25 @@ class Ledger:
         pairs.extend((closed.live, closed) for closed in self.closed.values())
         pairs.sort(key=lambda pair: pair[0].seq)
         return iter(pairs)
+
+    def find(self, record: str) -> Live | None:
+        """Return a record, active or closed, or None."""
+        closed = self.closed.get(record)
+        return self.state.records.get(record) if closed is None else closed.live
+
+    def archived_parts(self, live: Live) -> list[Closed]:
+        """Return the records that were archived because this record says the same, the oldest first."""
+        parts = (self.closed.get(part) for part in parts_of(live))
+        archived = [part for part in parts if part is not None and part.by == live.id and part.status == "archived"]
+        return sorted(archived, key=lambda part: part.live.seq)
+
+    def sources(self, lives: Sequence[Live]) -> set[Evidence]:
+        """Return the evidence of records, without the evidence that belongs to consolidated parts that remain."""
+        chosen = {live.id for live in lives}
+        parts = {live.id: self.archived_parts(live) for live in lives}
+        remaining = (part.live for group in parts.values() for part in group if part.live.id not in chosen)
+        to_keep = {item for live in remaining for item in live.memory.evidence}
+        return {item for live in lives for item in live.memory.evidence if item not in to_keep or not parts[live.id]}
 
     def first_evidence(self, live: Live) -> tuple[Evidence, ...]:
         """Return the evidence that a record had when it was made."""
@@ -95,6 +120,7 @@ class Ledger:
 
     def _fold(self, event: Event) -> None:
         data = event.data
+        self.log.append(event)
         if isinstance(data, MemoryRemembered):
             self.story[event.event_id] = [event]
         elif isinstance(data, (MemoryChanged, MemoryRefreshed)):

@@ -188,6 +188,38 @@ class MemoryErasedInRuns(EventData, frozen=True):
 
 
 @register_own_payload
+class MemoryUsed(EventData, frozen=True):
+    """The records that were put into contexts since the last event of this type, at most one event a minute.
+
+    Attributes:
+        records: The ids of the records.
+    """
+
+    event_type = "memory_used"
+
+    records: tuple[str, ...]
+
+
+@register_own_payload
+class MemoryMaintained(EventData, frozen=True):
+    """The position of a round of ``maintain``, so that no later call repeats the work before it.
+
+    Attributes:
+        started: The time at which the round began.
+        step: The step that the round has reached, or ``done``.
+        after: The seq of the last record that this step has handled. 0: no record yet.
+        since: The time at which the round before it began. None: this is the first round.
+    """
+
+    event_type = "memory_maintained"
+
+    started: datetime
+    step: str
+    after: Int64 = 0
+    since: datetime | None = None
+
+
+@register_own_payload
 class MemorySnapshot(EventData, frozen=True):
     """One part of a snapshot of the stream's state.
 

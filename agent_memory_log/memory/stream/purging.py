@@ -74,7 +74,7 @@ def _tombstone(stream: Snapshot) -> Steps[MemoryTombstone | None]:
     seqs = {*(seq for live in lives for seq in (live.seq, *live.changed)), *notes}
     return MemoryTombstone(
         erased=tuple(sorted(seqs | ledger.state.chunks)) if seqs else (),
-        sources=tuple(sorted({item for live in lives for item in live.memory.evidence})),
+        sources=tuple(sorted(ledger.sources(lives))),
         in_runs=by_run(copies),
     )
 

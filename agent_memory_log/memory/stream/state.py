@@ -19,22 +19,18 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.events.payloads import EventData, Redacted, Redaction
 from agent_memory_log.memory.records.kinds import RecordData, fold_key, fold_text, read_kind
-from agent_memory_log.memory.records.record import (
-    ENVELOPE_FIELDS,
-    Evidence,
-    Record,
-    RunId,
-    Status,
-)
+from agent_memory_log.memory.records.record import ENVELOPE_FIELDS, Evidence, Record, RunId, Status
 from agent_memory_log.memory.stream.payloads import (
     MemoryChanged,
     MemoryClosed,
     MemoryDerived,
     MemoryErasedInRuns,
+    MemoryMaintained,
     MemoryRefreshed,
     MemoryRemembered,
     MemorySnapshot,
     MemoryTombstone,
+    MemoryUsed,
     Until,
 )
 
@@ -54,6 +50,7 @@ class Live(msgspec.Struct, array_like=True, gc=False):
         changed: The seqs of the ``MemoryChanged`` events of the record.
         worded: The seq of the last change of its words. 0: they never changed.
         stated: Whether a caller stated it directly, without evidence. It then rests on itself.
+        used: The last 16 days on which it was put into a context, as ordinals of the day in UTC.
     """
 
     id: str
@@ -64,6 +61,7 @@ class Live(msgspec.Struct, array_like=True, gc=False):
     changed: tuple[int, ...] = ()
     worded: int = 0
     stated: bool = False
+    used: tuple[int, ...] = ()
 
     @property
     def data(self) -> RecordData:
@@ -106,6 +104,8 @@ class StateFields(msgspec.Struct, frozen=True, array_like=True):
     linked: tuple[RunId, ...] = ()
     in_runs: tuple[tuple[str, str, int, int], ...] = ()
     cited: tuple[RunId, ...] | None = None
+    used_at: datetime | None = None
+    maintained: MemoryMaintained | None = None
 
 
 class State:
@@ -126,7 +126,9 @@ class State:
         pending: The seqs of events that must still be redacted.
         in_runs: The events of other runs that must still be redacted, with the seq of their tombstone.
         cited: The other runs that records cite or cited. With ``positions``, it names every run of their evidence.
-        unchecked: The cited runs to look up in the erasure journal, with the seq of the last event that cites each.
+        used_at: The time of the last event that notes used records.
+        maintained: The position of the last round of ``maintain``.
+        unchecked: The cited and read runs to look up in the erasure journal, with the last seq that names each.
         unsupported: The records that were left out because their evidence was erased.
         stale: Whether other code redacted events of the stream. Then only a fold from the first event is correct.
     """
@@ -150,6 +152,7 @@ class State:
         self.cited: dict[RunId, None] = dict.fromkeys(fields.cited or ())
         self.unchecked: dict[RunId, int] = dict.fromkeys((*self.cited, *self.positions), self.version)
         self.unsupported: frozenset[str] = frozenset()
+        self.used_at, self.maintained = fields.used_at, fields.maintained
         self.stale = False
         self.records: dict[str, Live] = {live.id: live for live in lives}
         self.keys: dict[tuple[str, str], str] = {}
@@ -173,6 +176,8 @@ class State:
             tuple(sorted(self.linked)),
             tuple((*event, tombstone) for event, tombstone in sorted(self.in_runs.items())),
             tuple(sorted(self.cited.keys() - self.positions.keys())),
+            self.used_at,
+            self.maintained,
         )
 
     def cited_runs(self) -> tuple[RunId, ...]:
@@ -324,9 +329,10 @@ class State:
         for record in data.records:
             self.drop(record)
 
-    def _derived(self, _: Event, data: MemoryDerived) -> None:
+    def _derived(self, event: Event, data: MemoryDerived) -> None:
         run_id = (data.agent, data.run)
         self.positions[run_id] = max(data.seq, self.positions.get(run_id, 0))
+        self.unchecked[run_id] = event.seq  # its injected contexts may quote erased events
         if data.linked:
             self.linked[run_id] = None
 
@@ -347,6 +353,14 @@ class State:
 
     def _erased_in_runs(self, _: Event, data: MemoryErasedInRuns) -> None:
         self.in_runs = {event: tombstone for event, tombstone in self.in_runs.items() if tombstone > data.seq}
+
+    def _used(self, event: Event, data: MemoryUsed) -> None:
+        self.used_at, day = event.timestamp, event.timestamp.toordinal()
+        for live in (self.records[record] for record in data.records if record in self.records):
+            live.used = tuple(dict.fromkeys((*live.used, day)))[-16:]
+
+    def _maintained(self, _: Event, data: MemoryMaintained) -> None:
+        self.maintained = data
 
     def _snapshot(self, event: Event, _: MemorySnapshot) -> None:
         self.chunks.add(event.seq)
@@ -378,6 +392,8 @@ class State:
         MemoryDerived: _derived,
         MemoryTombstone: _tombstone,
         MemoryErasedInRuns: _erased_in_runs,
+        MemoryUsed: _used,
+        MemoryMaintained: _maintained,
         MemorySnapshot: _snapshot,
         Redacted: _redacted,
         Redaction: _redaction,

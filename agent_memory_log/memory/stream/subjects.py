@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 import msgspec
@@ -29,6 +29,9 @@ _REPLACED = "replaced by a newer snapshot"
 _PARTS_AT_ONCE = 8
 _LEAST_PART_BYTES = 1024
 
+USES_APART = timedelta(minutes=1)
+"""The least time between two events that note used records."""
+
 
 class Subject:
     """A subject's stream and its cached state.
@@ -44,6 +47,7 @@ class Subject:
         """True if the stream may still hold a memory that has lost its evidence."""
         self._state: State | None = None
         self._journal: int | None = None
+        self._used: dict[str, None] = {}
         self._lock = threading.RLock()
 
     def ask(self, question: Callable[[State], _Answer]) -> _Answer:
@@ -52,6 +56,30 @@ class Subject:
             if self._state is None:
                 raise AssertionError("call refresh before ask")
             return question(self._state)
+
+    def note_use(self, records: Iterable[str]) -> None:
+        """Note that records were put into a context. The next write to the stream stores it, because reads do not."""
+        with self._lock:
+            self._used.update(dict.fromkeys(self.ask(lambda state: [id_ for id_ in records if id_ in state.records])))
+
+    def uses_to_store(self, now: datetime) -> tuple[str, ...]:
+        """Return the used records that the next write stores, or none if the last ones are less than a minute old."""
+        with self._lock:
+            self._used = self.ask(lambda state: {record: None for record in self._used if record in state.records})
+            stored_at = self.ask(lambda state: state.used_at)
+            is_due = stored_at is None or now - stored_at >= USES_APART
+            return tuple(self._used) if is_due else ()
+
+    def drop_uses(self, records: Iterable[str]) -> None:
+        """Drop noted uses that are stored now."""
+        with self._lock:
+            for record in records:
+                self._used.pop(record, None)
+
+    @property
+    def has_uses(self) -> bool:
+        """Return whether a use of a record is noted and not stored."""
+        return bool(self._used)
 
     def refresh(self) -> Steps[None]:
         """Read the new events, or open the stream the first time. Leave out records whose evidence was erased.
@@ -62,21 +90,26 @@ class Subject:
         yield from self._leave_out_unsupported()
 
     def _read(self) -> Steps[None]:
-        state = self._state
-        if state is None:
-            yield from self._open()
-            return
-        try:
-            newer = yield from load(self.agent, STREAM_RUN, state.version)
-        except CursorOutOfRange:  # the stream is gone from the store
-            yield from self.reopen()
-            return
-        with self._lock:
-            state = self._state or state
-            if state.first_seq == newer.first_seq:
-                state.fold(newer.log, newer.last_seq)
-            else:
-                state.stale = True  # the stream was deleted
+        while True:
+            state = self._state
+            if state is None:
+                yield from self._open()
+                return
+            after = state.version
+            try:
+                newer = yield from load(self.agent, STREAM_RUN, after)
+            except CursorOutOfRange:  # the stream is gone from the store
+                yield from self.reopen()
+                return
+            with self._lock:
+                state = self._state or state
+                if state.version >= after:
+                    if state.first_seq == newer.first_seq:
+                        state.fold(newer.log, newer.last_seq)
+                    else:
+                        state.stale = True  # the stream was deleted
+                    break
+            # Another task opened the stream meanwhile, and holds a state without all events up to ``after``.
         if state.stale:
             yield from self.reopen()
 
@@ -140,6 +173,12 @@ class Subject:
         """Load the whole stream."""
         return (yield from load(self.agent, STREAM_RUN))
 
+    def ledger(self, until: datetime | None = None) -> Steps[Ledger]:
+        """Return the whole history, up to a time, without the records that have lost their evidence."""
+        ledger = Ledger((yield from self.load_all()), until=until)
+        ledger.drop((yield from unsupported(live for live, _ in ledger.lives())))
+        return ledger
+
     def commit(self, events: Sequence[Event], expected_version: int) -> Steps[tuple[Event, ...]]:
         """Append events and fold them into the cached state. Return them as stored.
 
@@ -149,7 +188,8 @@ class Subject:
         with self._lock:
             state = self._state
             if state is not None and state.version == expected_version:
-                state.fold(result.events, result.version)
+                # The version of the result is later if the append was repeated and another writer came in between.
+                state.fold(result.events, result.events[-1].seq)
         return result.events
 
     def finish_erasure(self, now: datetime) -> Steps[int]:

@@ -11,14 +11,13 @@ from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.remembering import only_outcome
 from agent_memory_log.memory.learning.writing import decided, write
-from agent_memory_log.memory.operations import Get
+from agent_memory_log.memory.operations import Delete, Get, Restore
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.record import Link, Record, Status, envelope_of
-from agent_memory_log.memory.records.reports import Action, Outcome
+from agent_memory_log.memory.records.reports.outcomes import Action, Outcome
 from agent_memory_log.memory.search.reading import find_record, get
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.state import State
-from agent_memory_log.memory.tool_operations import Delete, Restore
 from agent_memory_log.steps import Steps
 
 DELETED = "deleted"
@@ -61,14 +60,16 @@ def restore(context: Context, call: Restore) -> Steps[Outcome]:
     restored = subject.ask(lambda state: [live for live in state.records.values() if link in live.memory.links])
     if restored:
         return _outcome("unchanged", restored[0].record(record.scope, now), "active", RESTORES)
-    own_text = "" if record.key and record.text == record.data.describe() else record.text
-    fields = envelope_of(
-        record, text=own_text, valid_from=record.valid_from or record.created, links=(*record.links, link)
-    )
-    report = yield from write(
-        context, [Candidate(record.data, record.scope, **fields)], origin="remember", phase="restore"
-    )
+    report = yield from write(context, [repeated(record)], origin="remember", phase="restore")
     return only_outcome(report)
+
+
+def repeated(record: Record) -> Candidate:
+    """Return a candidate that repeats an archived record, and links to it."""
+    own_text = "" if record.key and record.text == record.data.describe() else record.text
+    links = (*record.links, Link(RESTORES, record.id))
+    fields = envelope_of(record, text=own_text, valid_from=record.valid_from or record.created, links=links)
+    return Candidate(record.data, record.scope, **fields)
 
 
 def _stored_record(context: Context, record_id: str) -> Steps[Record]:

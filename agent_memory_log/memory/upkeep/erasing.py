@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -16,7 +17,7 @@ from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.memory.operations import SWEEP_LIMIT
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Evidence, free_texts
-from agent_memory_log.memory.records.reports import ForgetReport
+from agent_memory_log.memory.records.reports.outcomes import ForgetReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import (
@@ -62,12 +63,14 @@ class Target(msgspec.Struct, frozen=True):
     Attributes:
         choose: A function that takes a ledger and returns the function that chooses records.
         is_about: Chooses the events of blocked candidates.
-        everything: Whether the whole memory of the scope is erased.
+        everything: Whether the whole memory of the scope is erased, except its consents.
+        also: Returns events to append before the tombstone, decided on a state at a time.
     """
 
     choose: Callable[[Ledger], Callable[[Live], bool]]
     is_about: Callable[[MemoryBlocked], bool]
     everything: bool = False
+    also: Callable[[State, datetime], Sequence[Event]] = lambda _state, _now: ()
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -78,6 +81,7 @@ class _Plan(msgspec.Struct, frozen=True):
         lives: The records to erase.
         remaining: The other records.
         blocked: The events of blocked candidates to erase.
+        sources: The statements that must not be learnt from again.
         tombstone: The tombstone without the events of other runs.
     """
 
@@ -85,6 +89,7 @@ class _Plan(msgspec.Struct, frozen=True):
     lives: list[Live]
     remaining: list[Live]
     blocked: list[tuple[Event, MemoryBlocked]]
+    sources: set[Evidence]
     tombstone: MemoryTombstone
 
 
@@ -111,20 +116,23 @@ def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[F
                 f"{reach.sweep_limit:,}. Nothing was erased: check with dry_run=True, then raise sweep_limit",
                 reason="sweep_limit",
             )
+        now = context.hooks.now()
+        events = [*target.also(plan.state, now)]
         if plan.tombstone.erased or plan.tombstone.until:
             tombstone = msgspec.structs.replace(plan.tombstone, in_runs=by_run(traces.to_redact))
-            now = context.hooks.now()
+            events.append(new_event(tombstone, timestamp=now))
+        if events:
             yield from subject.refresh()
             try:
-                yield from subject.commit([new_event(tombstone, timestamp=now)], stream.version)
+                yield from subject.commit(events, stream.version)
             except VersionConflict:
                 if attempt == _ATTEMPTS:
                     raise
                 continue
         elif not (plan.state.pending or in_runs):
             return report
-        events = yield from _finish(subject, context)
-        return msgspec.structs.replace(report, events=events)
+        redacted = yield from _finish(subject, context)
+        return msgspec.structs.replace(report, events=redacted)
     raise AssertionError("the loop has no end")
 
 
@@ -149,17 +157,18 @@ def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tupl
     ]
     if target.everything and own:
         until[subject.agent, STREAM_RUN] = max(evidence.seq for evidence in own)
-    sources = sorted({*_sources(lives, blocked), *own})
-    sources = [source for source in sources if source.seq > until.get(source.run_id, 0)]
+    sources = ledger.sources(lives) | {evidence for _, data in blocked for evidence in data.evidence}
+    to_ignore = [source for source in sorted(sources.union(own)) if source.seq > until.get(source.run_id, 0)]
     seqs = {seq for live in lives for seq in (live.seq, *live.changed)} | {event.seq for event, _ in blocked}
     if target.everything:
-        seqs |= {event.seq for event in stream.log if isinstance(event.data, _HOLDING)} - state.pending
+        seqs_to_keep = {seq for live in remaining for seq in (live.seq, *live.changed)}
+        seqs |= {event.seq for event in stream.log if isinstance(event.data, _HOLDING)} - state.pending - seqs_to_keep
     tombstone = MemoryTombstone(
         erased=tuple(sorted(seqs | state.chunks)) if seqs else (),
-        sources=tuple(sources),
+        sources=tuple(to_ignore),
         until=tuple(Until(*run_id, seq) for run_id, seq in sorted(until.items())),
     )
-    return _Plan(state, lives, remaining, blocked, tombstone)
+    return _Plan(state, lives, remaining, blocked, sources, tombstone)
 
 
 def _trace_query(context: Context, plan: _Plan, target: Target, reach: Reach) -> Steps[TraceQuery]:
@@ -179,7 +188,7 @@ def _trace_query(context: Context, plan: _Plan, target: Target, reach: Reach) ->
         frozenset(live.id for live in plan.lives),
         frozenset(
             source
-            for source in _sources(plan.lives, plan.blocked)
+            for source in plan.sources
             if source.run_id in state.linked or source.seq <= own.get(source.run_id, 0)
         ),
         frozenset(state.linked if reach.sweep else ()),
@@ -197,16 +206,6 @@ def _finish(subject: Subject, context: Context) -> Steps[int]:
     erased += yield from erase_orphans(subject)
     yield from subject.keep_opening_fast(context.hooks.now())
     return erased
-
-
-def _sources(lives: Sequence[Live], blocked: Sequence[tuple[Event, MemoryBlocked]]) -> list[Evidence]:
-    """Return the statements that must not be learnt from again."""
-    return sorted(
-        {
-            *(evidence for live in lives for evidence in live.memory.evidence),
-            *(evidence for _, data in blocked for evidence in data.evidence),
-        }
-    )
 
 
 def _records_with(query: TraceQuery, plan: _Plan) -> tuple[str, ...]:

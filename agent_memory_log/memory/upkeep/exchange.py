@@ -22,7 +22,7 @@ from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.kinds import read_kind
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Envelope, Evidence, Record, Source, envelope_of
-from agent_memory_log.memory.records.reports import WriteReport
+from agent_memory_log.memory.records.reports.outcomes import WriteReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps
 from agent_memory_log.transfer.importing import decode_line, line_bytes

@@ -9,15 +9,16 @@ from msgspec.structs import astuple
 
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
 from agent_memory_log.memory.operations import Forget, ForgetAll
-from agent_memory_log.memory.records.kinds import fold_key, fold_text
-from agent_memory_log.memory.records.record import MERGES
-from agent_memory_log.memory.records.reports import ForgetReport
+from agent_memory_log.memory.records.kinds import Consent, fold_key, fold_text
+from agent_memory_log.memory.records.reports.outcomes import ForgetReport
 from agent_memory_log.memory.search.index_files import erase_from_index
 from agent_memory_log.memory.stream.context import Context
+from agent_memory_log.memory.stream.evidence import parts_of
 from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
 from agent_memory_log.memory.stream.state import Live
 from agent_memory_log.memory.stream.subjects import Subject
+from agent_memory_log.memory.upkeep.archiving import RESTORES
 from agent_memory_log.memory.upkeep.erasing import Reach, Target, erase
 from agent_memory_log.steps import Steps, load
 
@@ -32,13 +33,15 @@ def forget(context: Context, call: Forget) -> Steps[ForgetReport]:
         folded_key = fold_key(key)
 
         def has_key(live: Live) -> bool:
-            return bool(folded_key) and fold_key(live.memory.key) == folded_key and kind in (None, live.memory.kind)
+            is_same = bool(folded_key) and fold_key(live.memory.key) == folded_key
+            return is_same and kind in (None, live.memory.kind) and _is_no_consent(live)
 
         def is_about(blocked: MemoryBlocked) -> bool:
             return bool(folded_key) and fold_key(blocked.key) == folded_key and kind in (None, "", blocked.kind)
 
         home = context.readable_scope(scope)
-        report = yield from erase(context, home, Target(lambda _: has_key, is_about), reach)
+        by_key = Target(lambda ledger: _with_merged(ledger, has_key), is_about)
+        report = yield from erase(context, home, by_key, reach)
         yield from erase_from_index(context.subject(home), context.indexes.folder)
         return report
     total = ForgetReport()
@@ -50,7 +53,7 @@ def forget(context: Context, call: Forget) -> Steps[ForgetReport]:
 
 
 def forget_all(context: Context, call: ForgetAll) -> Steps[ForgetReport]:
-    """Forget all memory of each scope, and the messages so far of every linked or named run."""
+    """Forget all memory of each scope except its consents, and the messages so far of every linked or named run."""
     total = ForgetReport()
     versions: dict[tuple[str, str], int] = {}
     for agent, run in call.runs:
@@ -59,7 +62,7 @@ def forget_all(context: Context, call: ForgetAll) -> Steps[ForgetReport]:
     for scope in context.readable(call.scopes):
         versions |= yield from _linked(context.subject(scope))
         reach = Reach(evidence=call.evidence, runs=dict(versions))
-        target = Target(lambda _: _every, lambda _: True, everything=True)
+        target = Target(lambda _: _is_no_consent, lambda _: True, everything=True)
         total = _sum(total, (yield from erase(context, scope, target, reach)))
         yield from erase_from_index(context.subject(scope), context.indexes.folder)
     return total
@@ -75,17 +78,17 @@ def _linked(subject: Subject) -> Steps[dict[tuple[str, str], int]]:
     return versions
 
 
-def _every(_: Live) -> bool:
-    return True
+def _is_no_consent(live: Live) -> bool:
+    return live.memory.kind != Consent.kind
 
 
 def _same_as(ledger: Ledger, record: str) -> Callable[[Live], bool]:
-    """Return a function that chooses the record, its equals, and all records that were merged from them.
+    """Return a function that chooses the record, its equals, all records that were merged from them, and their parts.
 
     An equal record has the same kind and data. If the kind has no keys, it also has the same text.
     """
     original = next((live for live, _ in ledger.lives() if live.id == record), None)
-    if original is None:
+    if original is None or not _is_no_consent(original):
         return lambda _: False
     data, text = original.data, fold_text(original.memory.text)
 
@@ -97,11 +100,23 @@ def _same_as(ledger: Ledger, record: str) -> Callable[[Live], bool]:
             and live.data.same_as(data)
         )
 
-    # A merged record comes after the records that it was merged from, and repeats their values.
-    chosen: set[str] = set()
-    for live, _ in ledger.lives():
-        parts = {link.target for link in live.memory.links if link.type == MERGES}
-        if says_the_same(live) or not chosen.isdisjoint(parts):
+    return _with_merged(ledger, says_the_same)
+
+
+def _with_merged(ledger: Ledger, is_target: Callable[[Live], bool]) -> Callable[[Live], bool]:
+    """Return a function that chooses the targets, their archived parts, and all records that repeat one of these.
+
+    A consolidated record repeats its parts, and a restored record repeats the archived one.
+    """
+    lives = [live for live, _ in ledger.lives()]
+    targets = {live.id for live in lives if is_target(live)}
+    for live in reversed(lives):  # a merged record comes after its parts
+        if live.id in targets:
+            targets |= {part.live.id for part in ledger.archived_parts(live)}
+    chosen = set(targets)
+    for live in lives:
+        restored = (link.target for link in live.memory.links if link.type == RESTORES)
+        if not chosen.isdisjoint((*parts_of(live), *restored)):
             chosen.add(live.id)
     return lambda live: live.id in chosen
 

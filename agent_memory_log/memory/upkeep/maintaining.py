@@ -1,63 +1,17 @@
-"""Archives old episodes of little importance, and rebuilds the state from the stream."""
+"""Erases the memories that have lost their evidence, and rebuilds the state from the stream."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from agent_memory_log.capabilities import IndexFolder
-from agent_memory_log.events.event import shift_time
-from agent_memory_log.memory.learning.deciding import Decisions
-from agent_memory_log.memory.learning.writing import decided
-from agent_memory_log.memory.operations import Cleanup, Purge, Rebuild
-from agent_memory_log.memory.records.kinds import Episode
-from agent_memory_log.memory.records.record import Record, stars_of
-from agent_memory_log.memory.records.reports import CleanupReport, PurgeReport, RebuildReport
+from agent_memory_log.memory.operations import Purge, Rebuild
+from agent_memory_log.memory.records.reports.outcomes import PurgeReport, RebuildReport
 from agent_memory_log.memory.search.index_files import erase_from_index, erase_from_indexes
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.purging import owes_erasure, settle
-from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject, folded, list_subjects
 from agent_memory_log.steps import Steps
-
-
-def cleanup(context: Context, call: Cleanup) -> Steps[CleanupReport]:
-    """Archive old episodes with few stars, and record which memories have expired."""
-    archived: list[Record] = []
-    expired: list[Record] = []
-    for scope in context.readable(None):
-
-        def decide(state: State, now: datetime) -> _Cleaning:
-            return _Cleaning(state, scope, now, timedelta(days=call.older_than_days), call.below_stars)  # noqa: B023  # called before the next round
-
-        cleaning = yield from decided(context, scope, decide)
-        archived.extend(live.record_as(scope, "archived") for live in cleaning.old)
-        expired.extend(live.record_as(scope, "expired") for live in cleaning.ended)
-        yield from context.subject(scope).keep_opening_fast(context.hooks.now())
-    return CleanupReport(tuple(archived), tuple(expired))
-
-
-class _Cleaning(Decisions):
-    """The records that a cleanup closes in one scope."""
-
-    def __init__(self, state: State, scope: str, now: datetime, age: timedelta, stars: float) -> None:
-        super().__init__(state, scope, now, None)
-        before = shift_time(now, -age)
-        self.ended = [live for live in state.records.values() if live.is_expired(now)]
-        self.old = [
-            live for live in state.records.values() if not live.is_expired(now) and _is_old(live, before, stars)
-        ]
-        if self.ended:
-            self.close(self.ended, "expired", reason="expired")
-        if self.old:
-            self.close(self.old, "archived", reason="cleanup")
-
-
-def _is_old(live: Live, before: datetime, stars: float) -> bool:
-    if live.memory.kind != Episode.kind or stars_of(live.memory.importance) >= stars:
-        return False
-    data = live.data
-    occurred = data.occurred_at if isinstance(data, Episode) else None
-    return (occurred or live.created) < before
 
 
 def rebuild(context: Context, _: Rebuild) -> Steps[RebuildReport]:

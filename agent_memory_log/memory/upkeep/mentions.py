@@ -48,6 +48,11 @@ def fold(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
+def words_in(text: str) -> list[str]:
+    """Return the folded words of a text, in their order."""
+    return [word[0] for word in _words(fold(text))]
+
+
 _BEFORE = " \"'("
 _AFTER = " .,;:!?\"')"
 """The characters that are removed before and after a value."""

@@ -1,8 +1,4 @@
-"""The table of memory operations. Each operation is a frozen struct; the methods and the command line come from it.
-
-``python -m tools.memory_calls`` writes the methods of ``Memory`` from this table. ``amlog memory`` takes the help and
-the defaults of its options from it. To add an operation, add a struct here and a line to ``execution.py``.
-"""
+"""The operations that store, read, search, derive, forget and move memories."""
 
 from __future__ import annotations
 
@@ -24,8 +20,7 @@ from agent_memory_log.memory.records.record import (
     Source,
     Status,
 )
-from agent_memory_log.memory.records.reports import (
-    CleanupReport,
+from agent_memory_log.memory.records.reports.outcomes import (
     DeriveReport,
     Explanation,
     ForgetReport,
@@ -39,8 +34,9 @@ from agent_memory_log.memory.records.reports import (
     Version,
     WriteReport,
 )
+from agent_memory_log.memory.records.vectors import QueryVectors
 
-KINDS = ("preference", "fact", "episode", "message")
+KINDS = ("preference", "fact", "episode", "note", "relation", "message")
 """The kinds that a search covers by default."""
 
 SWEEP_LIMIT = 100
@@ -60,6 +56,7 @@ _Evidence = Annotated[
 _WithEvidence = Annotated[
     bool, Meta(description="Also redact the events that the memory came from, in runs linked to the scope.")
 ]
+_Vectors = Annotated[QueryVectors | None, Meta(description="The query's vectors, if the caller embedded it.")]
 _Agent = Annotated[str, Meta(description="The agent of the run.")]
 _Run = Annotated[str, Meta(description="The id of the run.")]
 
@@ -86,6 +83,8 @@ class Remember(Operation[Outcome], frozen=True):
     confidence: Annotated[float, Meta(description="0 to 1. Numbers outside are clamped.")] = DEFAULT_CONFIDENCE
     importance: Annotated[float, Meta(description="0 to 1. Numbers outside are clamped.")] = DEFAULT_IMPORTANCE
     ttl_days: Annotated[float | None, Meta(description="Days until it expires. Default: its kind's lifetime.")] = None
+    valid_from: Annotated[datetime | None, Meta(description="The time from which it is true. Default: now.")] = None
+    valid_until: Annotated[datetime | None, Meta(description="The time until which it is true.")] = None
     memory_type: Annotated[str, Meta(description="``semantic``, ``episodic`` or ``procedural``; else its kind's.")] = ""
     source: Annotated[Source | None, Meta(description="The source of the memory. Default: the user.")] = None
     evidence: _Evidence = ()
@@ -213,6 +212,10 @@ class ForgetAll(Operation[ForgetReport], frozen=True):
 class Search(Operation[Hits], frozen=True):
     """Search the active records and the messages of linked runs. Return the best matches first.
 
+    The question decides how it is answered, and ``plan`` of the hits says how. "Latest" and "first" order relevant hits
+    by time. "List all" and "how many" bring up to 50 hits, the best of each run first, if ``top_k`` is not given. For a
+    question about what holds now, a text that changes an earlier one comes before it.
+
     A message is not found if a memory that came from it was forgotten. Do not compare the scores of two queries.
     Without the extra ``recall``, search finds only records that share words with the query, and no messages.
     Then ``matched_by`` has ``shared_words``, and ``note`` gives the reason.
@@ -221,21 +224,27 @@ class Search(Operation[Hits], frozen=True):
     positional = 1
 
     query: Annotated[str, Meta(description="The question or words to search for.")]
-    top_k: Annotated[int, Meta(ge=1, le=10_000, description="Return at most this many hits.")] = 4
+    top_k: Annotated[
+        int | None,
+        Meta(ge=1, le=10_000, description="The most hits. Default: 4, or 50 if every instance is asked for."),
+    ] = None
     kinds: Annotated[tuple[str, ...] | None, Meta(description="Record kinds and ``message``. None: all.")] = KINDS
     scopes: _Scopes = None
     since: Annotated[datetime | None, Meta(description="Only from this time on, such as 2026-11-21T09:30:00Z.")] = None
     until: Annotated[datetime | None, Meta(description="Only from before this time.")] = None
     min_importance: Annotated[float, Meta(description="The least importance, in stars. Messages have no stars.")] = 0
     boost_preferences: Annotated[tuple[str, ...], Meta(description="Keys of preferences to rank higher.")] = ()
+    vectors: _Vectors = None
 
 
 class BuildContext(Operation[MemoryContext], frozen=True):
     """Return background from memory for a model that will answer ``query``, in at most ``max_tokens`` tokens.
 
     The text has three parts. First come facts and preferences, the most important first. Next come up to five
-    episodes with two or more stars, and five messages, if they match the query. Last come the three latest episodes.
-    More matching messages fill the remaining tokens. A long message is shortened to the sentences that match.
+    episodes, notes and relations with two or more stars, and five messages, if they match the query. Last come the
+    three latest episodes. More matching messages fill the remaining tokens, and then the latest messages that may
+    change earlier ones. Each message that may change an earlier one is marked. A long message is shortened to the
+    sentences that match.
     Text that does not fit is left out. If nothing is left, the text is ``""``.
 
     The same memory and query give the same text, so prompt caches work. Stored text is quoted and cannot close its
@@ -247,6 +256,7 @@ class BuildContext(Operation[MemoryContext], frozen=True):
     query: Annotated[str, Meta(description="The question that the model will answer.")]
     max_tokens: Annotated[int, Meta(ge=1, description="The most tokens that the text may have.")] = 1_000
     scopes: _Scopes = None
+    vectors: _Vectors = None
 
 
 class LinkRun(Operation[LinkReport], frozen=True):
@@ -337,16 +347,6 @@ class Rebuild(Operation[RebuildReport], frozen=True):
 
     writes = True
     right = "write"
-
-
-class Cleanup(Operation[CleanupReport], frozen=True):
-    """Archive old episodes with few stars, and close the records that have expired."""
-
-    writes = True
-    right = "write"
-
-    older_than_days: Annotated[float, Meta(ge=0, le=36_500, description="Only episodes older than this, in days.")] = 90
-    below_stars: Annotated[float, Meta(ge=1, le=6, description="Only episodes with fewer stars.")] = 3
 
 
 class Purge(Operation[PurgeReport], frozen=True):

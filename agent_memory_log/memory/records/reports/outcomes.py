@@ -10,7 +10,9 @@ import msgspec
 
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
+from agent_memory_log.memory.records.plans import Plan
 from agent_memory_log.memory.records.record import Evidence, Record, Status, place_name
+from agent_memory_log.memory.records.reports.conflicts import Trust
 
 Action = Literal[
     "written", "refreshed", "changed", "unchanged", "outdated", "blocked", "forgotten", "archived"
@@ -149,13 +151,6 @@ class RebuildReport(msgspec.Struct, frozen=True):
     equal: bool
 
 
-class CleanupReport(msgspec.Struct, frozen=True):
-    """The records that a cleanup archived, and the expired records that it closed."""
-
-    archived: tuple[Record, ...] = ()
-    expired: tuple[Record, ...] = ()
-
-
 class PurgeReport(msgspec.Struct, frozen=True):
     """The result of ``purge``.
 
@@ -233,18 +228,21 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001  # a tuple that has a note cannot 
 
     Attributes:
         note: The problem that limited the search, such as an embedder that failed. ``""``: no problem.
+        plan: How the search answered the question.
     """
 
     note: str
+    plan: Plan
 
-    def __new__(cls, hits: Iterable[Hit] = (), note: str = "") -> Self:
+    def __new__(cls, hits: Iterable[Hit] = (), note: str = "", plan: Plan | None = None) -> Self:
         """Make the result of a search."""
         result = super().__new__(cls, hits)
         result.note = note
+        result.plan = plan or Plan()
         return result
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Hits, (tuple(self), self.note)
+        return Hits, (tuple(self), self.note, self.plan)
 
 
 class MemoryContext(msgspec.Struct, frozen=True):
@@ -307,6 +305,7 @@ class Explanation(msgspec.Struct, frozen=True):
         source: The source, in words.
         evidence: The events that the record cites.
         events: The events about the record, one line each.
+        trust: The trust in the record, with the numbers that it is computed from. None: the record is not active.
     """
 
     record: Record
@@ -314,3 +313,4 @@ class Explanation(msgspec.Struct, frozen=True):
     source: str
     evidence: tuple[EvidenceLine, ...]
     events: tuple[str, ...]
+    trust: Trust | None = None

@@ -12,8 +12,8 @@ from agent_memory_log.errors import AccessDenied
 from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.records.arguments import Operation, Right
-from agent_memory_log.memory.records.principals import Principal
-from agent_memory_log.memory.records.reports import DeriveReport, Outcome, WriteReport
+from agent_memory_log.memory.records.principals import CONVERSATIONS, Principal, conversations_of
+from agent_memory_log.memory.records.reports.outcomes import DeriveReport, Outcome, WriteReport
 from agent_memory_log.service.table import NAMES, needs_principal
 
 RIGHTS: tuple[Right, ...] = ("read", "write", "erase")
@@ -36,7 +36,7 @@ class Grant(msgspec.Struct, frozen=True):
         principal: The memory that the caller may reach, or None for no memory.
         agents: Patterns of the agents whose runs the caller may use, as in ``support-*``. ``*`` stands for any text and
             ``?`` for one character. They never match the ``@`` at the beginning of the library's own agents, because
-            these hold the memory of all tenants.
+            these hold the memory of all tenants. Nor do they match the ingested conversations of other subjects.
     """
 
     name: str
@@ -45,11 +45,20 @@ class Grant(msgspec.Struct, frozen=True):
     agents: tuple[str, ...] = ()
 
     def may_use(self, agent: str) -> bool:
-        """Return whether the caller may use the runs of an agent."""
+        """Return whether the caller may use the runs of an agent.
+
+        Ingested conversations belong to their subject: only it and an operator may use them.
+        """
         if agent == TOKENS_AGENT:
+            return False
+        if agent.startswith(CONVERSATIONS) and not self.may_use_all and agent not in self._own_conversations():
             return False
         reserved = is_reserved(agent)
         return any(is_reserved(pattern) == reserved and _matches(agent, pattern) for pattern in self.agents)
+
+    def _own_conversations(self) -> tuple[str, ...]:
+        own = self.principal
+        return () if own is None else tuple(conversations_of(own.subject(scope)) for scope in own.scopes)
 
     @property
     def may_use_all(self) -> bool:
@@ -113,10 +122,9 @@ _OF_ALL_RUNS = frozenset({"runs/expire_runs", "runs/check"})
 
 def _agents_of(operation: Operation[Any]) -> Iterable[str]:
     """Yield the agents of all runs that the operation names."""
-    for name in ("agent", "agent_id"):
-        agent = getattr(operation, name, None)
-        if agent is not None:
-            yield agent
+    agent = getattr(operation, "agent", None)
+    if agent is not None:
+        yield agent
     for agent, _ in getattr(operation, "runs", None) or ():
         yield agent
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Generator
@@ -80,6 +81,9 @@ class Slots:
         self._taken: Counter[str] = Counter()
         self.count = 0
         """The number of taken places."""
+        self.empty = asyncio.Event()
+        """Set while no place is taken."""
+        self.empty.set()
 
     @contextmanager
     def taken_by(self, caller: str) -> Generator[None]:
@@ -92,10 +96,13 @@ class Slots:
             raise TooManyRequests(f"the server has {self._most:,} open {self._name}, and takes no more", retry_after=1)
         self._taken[caller] += 1
         self.count += 1
+        self.empty.clear()
         try:
             yield
         finally:
             self.count -= 1
+            if not self.count:
+                self.empty.set()
             self._taken[caller] -= 1
             if not self._taken[caller]:
                 del self._taken[caller]

@@ -30,7 +30,7 @@ from agent_memory_log.steps import run_async
 from agent_memory_log.store import RunInfo, RunPage, Store
 
 _STEP = 64
-"""The most events or runs that a page reads at once. Each may be as large as the store allows."""
+"""The most events or runs that are read at once. Each may be as large as the store allows."""
 
 _MOST_RUNS = 10_000
 """The most runs that an operation may name."""
@@ -72,12 +72,13 @@ class Runs:
         """
         agent, run, types, most = operation.agent, operation.run, operation.types, self._limits.page_events
         if operation.last is not None:
+            most = min(most, _STEP)
             last = min(operation.last, most)
             snapshot = await self._store.load_run(
                 agent, run, after=operation.after, types=types, limit=operation.limit, last=last
             )
             if operation.last > most == len(snapshot.log):
-                raise InvalidArgument(f"last must be at most {most:,} on a server, got {operation.last:,}")
+                raise InvalidArgument(f"last must be at most {most} on a server, got {operation.last:,}")
             return _Page(snapshot, self._limits.page_bytes).json()
         count = most if operation.limit is None else min(operation.limit, most)
         snapshot = await self._store.load_run(agent, run, after=operation.after, types=types, limit=min(count, _STEP))

@@ -74,7 +74,7 @@ class LoadRun(Operation[Snapshot], frozen=True):
     after: _After = 0
     types: Annotated[tuple[str, ...] | None, Meta(description="The event types to read. Default: all.")] = None
     limit: _Limit = None
-    last: Annotated[int | None, Meta(ge=1, description="Read only this many of the events, the newest.")] = None
+    last: Annotated[int | None, Meta(ge=1, description="Read only the newest events, at most 64 on a server.")] = None
 
 
 class FindEvents(Operation[tuple[Event | None, ...]], frozen=True):
@@ -159,8 +159,8 @@ class CheckStore(Operation[Flaw], frozen=True):
     stream = True
     positional = 2
 
-    agent_id: Annotated[str | None, Meta(description="Check the runs of this agent. Default: all agents.")] = None
-    run_id: Annotated[str | None, Meta(description="Check only this run of ``agent_id``.")] = None
+    agent: Annotated[str | None, Meta(description="Check the runs of this agent. Default: all agents.")] = None
+    run: Annotated[str | None, Meta(description="Check only this run of ``agent``.")] = None
 
 
 class FollowRun(Operation[RunHead], frozen=True):

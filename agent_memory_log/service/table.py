@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_memory_log.memory.methods import METHODS
+from agent_memory_log.memory.operations import METHODS
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.service.store_operations import STORE_METHODS
 

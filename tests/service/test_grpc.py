@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Self
@@ -43,7 +44,7 @@ from tests import amlog
 from tests.processes import PATIENCE
 from tests.service.kinds import KINDS, opened
 from tests.service.serving import ServerProcess, Serving, message, serving
-from tests.waiting import until_blocking
+from tests.waiting import until, until_blocking
 
 NOWHERE = "http://127.0.0.1:1"
 """The base of URLs whose store answers only over gRPC."""
@@ -66,6 +67,15 @@ class Changing(OneCaller):
         return await super().grant_of(authorization)
 
 
+class Named(OneCaller):
+    """Knows one caller, whose name can change."""
+
+    name = "slow"
+
+    async def grant_of(self, authorization: str | None) -> Grant:
+        return msgspec.structs.replace(await super().grant_of(authorization), name=self.name)
+
+
 class Call:
     """Calls a method as a client of another language does."""
 
@@ -85,6 +95,17 @@ class Call:
             return msgspec.json.decode(unpack(method(body, timeout=PATIENCE, **options)))
         except grpc.RpcError as error:
             return failure_of(error)
+
+    def start(self) -> tuple[Any, Callable[[], None]]:
+        """Begin a call. Return its future, and the function that sends its message."""
+        method: grpc.StreamUnaryMultiCallable[bytes, bytes] = self._channel.stream_unary(path_of(PeekRuns))
+        sent = threading.Event()
+
+        def messages() -> Iterator[bytes]:
+            sent.wait()
+            yield pack(RUNS)
+
+        return method.future(messages(), timeout=PATIENCE), sent.set
 
     def without_message(self) -> Any:
         """Begin a call whose message never comes, and return its error."""
@@ -215,6 +236,69 @@ def test_a_caller_is_refused_before_its_message_is_read() -> None:
     callers.error = Unauthenticated("no token")
     with serving(grpc=True, callers=callers) as server, Call(server.grpc_target) as call:
         assert call.without_message() == ("UNAUTHENTICATED", "unauthenticated")
+
+
+def test_messages_that_arrive_count_as_held_bytes() -> None:
+    limits = Limits(body_bytes=100_000, held_bytes=150_000)
+    body = msgspec.json.encode({"runs": [], "x": "x" * 60_000})
+    with serving(grpc=True, limits=limits) as server, Call(server.grpc_target) as call:
+        first, send_first = call.start()
+
+        def status() -> int:
+            return server.request("POST", "/v1/runs/peek_runs", body, content_type="application/json").status
+
+        until_blocking(lambda: status() == 429)  # the call is admitted, and its message may be the largest one
+        second, send_second = call.start()
+        send_second()
+        send_first()
+        assert [msgspec.json.decode(unpack(future.result(PATIENCE))) for future in (first, second)] == [[], []]
+        assert status() == 422  # the body is read again, and has an unknown field
+
+
+def test_callers_that_send_nothing_leave_places_to_others() -> None:
+    limits = Limits(body_bytes=100_000, held_bytes=800_000, body_seconds=1)
+    callers = Named()
+    with serving(grpc=True, limits=limits, callers=callers) as server, Call(server.grpc_target) as call:
+        slow = [call.start() for _ in range(8)]
+        until_blocking(lambda: b"amlog_active_requests 8.0" in server.request("GET", "/metrics").body)
+        callers.name = "other"
+        assert call(pack(RUNS)) == []
+        for future, _ in slow:
+            assert failure_of(future.exception(PATIENCE))[0] in {"UNAVAILABLE", "RESOURCE_EXHAUSTED"}
+        for _, send in slow:
+            send()
+        callers.name = "slow"
+        assert call(pack(RUNS)) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stop_answers_each_accepted_call_and_refuses_later_ones(kind: str, tmp_path: Path) -> None:
+    """Appends run while the server stops. Each acknowledged one is stored, and each other one says that it failed."""
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    acknowledged: list[str] = []
+    with ServerProcess(url, tmp_path / "log", "--grpc", "0") as server:
+        assert server.process.stdout is not None
+        target = server.process.stdout.readline().strip().removeprefix("grpc://")
+        async with opened(kind, f"{NOWHERE}?grpc={target}&timeout=2") as store, asyncio.TaskGroup() as writers:
+
+            async def write(writer: int) -> None:
+                for number in itertools.count():
+                    event_id = f"{writer}-{number}"
+                    try:
+                        await store.append_events("a", f"r{writer}", message(event_id))
+                    except StoreUnavailable:
+                        return
+                    acknowledged.append(event_id)
+
+            for writer in range(6):
+                writers.create_task(write(writer))
+            await until(lambda: len(acknowledged) > 20)
+            server.process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(server.process.wait, PATIENCE) == 0
+    with open_sync_store(url) as stored:
+        ids = [event.event_id for writer in range(6) for event in stored.load_run("a", f"r{writer}").log]
+    assert set(acknowledged) <= set(ids)
+    assert len(ids) == len(set(ids))
 
 
 def test_limits_hold_for_both_protocols_together() -> None:

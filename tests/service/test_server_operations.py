@@ -15,8 +15,7 @@ from agent_memory_log import Snapshot, Store, SyncStore, open_sync_store
 from agent_memory_log.errors import AgentMemoryLogError, VersionConflict
 from agent_memory_log.memory import MemoryClient, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
-from agent_memory_log.memory.methods import METHODS
-from agent_memory_log.memory.operations import ListRecords, Remember
+from agent_memory_log.memory.operations import METHODS, ListRecords, Remember
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.service.grants import RIGHTS, Grant
 from agent_memory_log.service.server import Limits
@@ -132,10 +131,15 @@ def _text_of(call: Any) -> str:
     except AgentMemoryLogError as error:
         return repr((type(error), str(error), vars(error)))
     # Lines of an export have ids and times, and a context has ids.
-    return repr(result.count(b"\n")) if isinstance(result, bytes) else _ID.sub("ID", without_ids(result))
+    return (
+        repr(result.count(b"\n"))
+        if isinstance(result, bytes)
+        else _CLOCK.sub("TIME", _ID.sub("ID", without_ids(result)))
+    )
 
 
 _ID = re.compile(r"[\w-]{12}[0-9a-f]{6}")
+_CLOCK = re.compile(r"datetime\.datetime\([\d, ]+tzinfo=[\w.]+\)")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -133,7 +134,7 @@ def test_a_check_reports_each_flaw_and_then_ends(tmp_path: Path) -> None:
         with server.stream("runs/check", {}) as stream:
             assert stream.next() == ("end", None)
             assert stream.next() is None
-        with server.stream("runs/check", {"run_id": "r"}) as stream:
+        with server.stream("runs/check", {"run": "r"}) as stream:
             kind, problem = stream.next() or ("", {})
             assert (kind, problem["code"]) == ("error", "invalid_argument")
 
@@ -204,3 +205,37 @@ def test_a_stop_ends_streams_without_an_end_event_so_that_clients_connect_again(
         stream.next()
         server.stop()
         assert stream.next() is None
+
+
+@pytest.mark.parametrize(("waits", "fewest", "most"), [(False, 3, 96), (True, 189, 250)])
+async def test_a_follower_asks_for_redactions_only_after_a_pause_of_its_consumer(
+    waits: bool, fewest: int, most: int
+) -> None:
+    """A consumer that takes events at once needs a request for each batch of 64, and sometimes one for 10 ms."""
+    with serving() as server:
+        async with open_store(server.url) as store:
+            await store.append_events("a", "r", *(message(f"e{number}") for number in range(192)))
+            seqs: list[int] = []
+            async with aclosing(store.follow("a", "r")) as events:
+                async for event in events:
+                    seqs.append(event.seq)
+                    if len(seqs) == 192:
+                        break
+                    if waits:
+                        await asyncio.sleep(0)
+        metrics = server.request("GET", "/metrics").body.decode()
+    assert seqs == list(range(1, 193))
+    (count,) = re.findall(r'amlog_requests_total{operation="runs/load_run",status="200"} ([0-9]+)', metrics)
+    assert fewest <= int(count) <= most
+
+
+async def test_a_redaction_during_a_pause_is_seen() -> None:
+    with serving() as server:
+        async with open_store(server.url) as store, open_store(server.url) as other:
+            await store.append_events("a", "r", *(message(f"e{number}") for number in range(9)))
+            async with aclosing(store.follow("a", "r")) as events:
+                for seq in range(1, 9, 2):
+                    assert (await anext(events)).seq == seq
+                    await other.redact_events("a", "r", [seq + 1])
+                    masked = await anext(events)
+                    assert (masked.seq, masked.type) == (seq + 1, "redacted")

@@ -80,6 +80,14 @@ class KeySet:
             raise StoreUnavailable(f"the keys of the issuer {self._issuer} cannot be read: try again later")
         return key
 
+    async def contact(self) -> str:
+        """Read the keys. Return the reason why they cannot be read, or ``""``. Then ``find`` tries again at once."""
+        async with self._lock:
+            reason = await self._read()
+            if reason:
+                self._tried_at = None
+        return reason
+
     def _key_of(self, key_id: str | None) -> jwt.PyJWK | None:
         keys = [key for key in self._keys if key_id is None or key.key_id == key_id]
         return keys[0] if len(keys) == 1 else None
@@ -90,8 +98,8 @@ class KeySet:
     def _may_read(self) -> bool:
         return self._tried_at is None or self._clock() - self._tried_at >= _SECONDS_BETWEEN_READS
 
-    async def _read(self) -> None:
-        """Read the keys. If this fails, keep those that are known."""
+    async def _read(self) -> str:
+        """Read the keys. If this fails, keep those that are known, and return the reason."""
         self._tried_at = self._clock()
         try:
             async with asyncio.timeout(_TIMEOUT), httpx2.AsyncClient(timeout=_TIMEOUT) as client:
@@ -99,9 +107,10 @@ class KeySet:
                 keys = await _json(client, _keys_url(discovery, self._issuer))
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, msgspec.DecodeError, InvalidArgument) as error:
             _logger.warning("the keys of the issuer %s cannot be read: %s", self._issuer, error)
-            return
+            return str(error) or type(error).__name__
         self._keys = _usable(keys.get("keys"))
         self._read_at = self._tried_at
+        return ""
 
 
 async def _json(client: httpx2.AsyncClient, url: str) -> Mapping[str, object]:

@@ -63,6 +63,10 @@ class OidcCallers:
         self._audience = audience
         self._claims = claims
 
+    async def contact(self) -> str:
+        """Read the keys of the issuer. Return the reason why they cannot be read, or ``""``."""
+        return await self._keys.contact()
+
     async def grant_of(self, authorization: str | None) -> Grant:
         """Return what the caller with this ``Authorization`` header may do.
 

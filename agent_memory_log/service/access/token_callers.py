@@ -1,4 +1,4 @@
-"""The callers that have a token of the store."""
+"""The callers that have a token of the store, and those of a store that has no token yet."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import hmac
 from agent_memory_log.errors import CursorOutOfRange
 from agent_memory_log.service.access.bearer import bearer_token, unauthenticated
 from agent_memory_log.service.access.tokens import TOKENS_RUN, Tokens, folded, sha256_of, split_token
+from agent_memory_log.service.callers import OneCaller
 from agent_memory_log.service.grants import TOKENS_AGENT, Grant
 from agent_memory_log.store import RunHead, Store
 
@@ -47,6 +48,11 @@ class TokenCallers:
             raise unauthenticated()
         return token.grant
 
+    async def has_tokens(self) -> bool:
+        """Return whether the store has a token, also one that has ended. Raises ``StoreUnavailable``."""
+        await self._refresh()
+        return bool(self._tokens)
+
     async def _refresh(self) -> None:
         if await self._peek() == self._head:
             return
@@ -73,3 +79,25 @@ class TokenCallers:
         run = await self._store.load_run(TOKENS_AGENT, TOKENS_RUN)
         self._tokens = folded({}, run.log)
         self._head = RunHead(run.version, run.first_seq)
+
+
+class CallersUntilToken:
+    """The callers of a server that starts without tokens: everyone may do everything, until the store has a token.
+
+    From then on, each call needs a token, even if the tokens are deleted later. An open stream of a caller without a
+    token ends when the server checks its rights again.
+
+    Args:
+        tokens: Knows the callers with a token.
+        first: The caller before the first token.
+    """
+
+    def __init__(self, tokens: TokenCallers, first: OneCaller) -> None:
+        self._tokens = tokens
+        self._first: OneCaller | None = first
+
+    async def grant_of(self, authorization: str | None) -> Grant:
+        """See ``Callers.grant_of``."""
+        if self._first is not None and await self._tokens.has_tokens():
+            self._first = None
+        return await (self._first or self._tokens).grant_of(authorization)

@@ -18,7 +18,7 @@ from agent_memory_log.store import Erasure, Erasures, RunHead
 
 _Result = TypeVar("_Result")
 
-_MOST_LAST = 1_000
+_MOST_LAST = 64
 _MOST_IDS = 500
 _MOST_RUNS = 2_000
 """The largest ``last``, and the most event ids and runs, in one request. A server with its defaults takes more."""

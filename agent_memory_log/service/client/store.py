@@ -31,6 +31,7 @@ from agent_memory_log.memory.records.principals import Principal
 from agent_memory_log.service.client import pages
 from agent_memory_log.service.client.address import Address
 from agent_memory_log.service.client.connection import Connection
+from agent_memory_log.service.client.pauses import AsyncPauses
 from agent_memory_log.service.client.results import append_result, check_cursor
 from agent_memory_log.service.store_operations import (
     AppendEvents,
@@ -136,6 +137,7 @@ class RemoteStore(Connection):
         self._check_open()
         check_ids(agent, run)
         check_after(after)
+        pauses = AsyncPauses()
         batch = await self.call(LoadRun(agent, run, after, limit=_FOLLOW_EVENTS))
         first_seq = batch.first_seq
         async with aclosing(self.stream(FollowRun(agent, run, after, first_seq), endless=True)) as heads:
@@ -143,13 +145,15 @@ class RemoteStore(Connection):
                 if batch.first_seq != first_seq:
                     raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
                 newest = batch
+                pauses.begin()
                 for number, event in enumerate(batch.log):
-                    if number:
+                    if number and pauses.was_long:
                         # The consumer may be slow. An event that was redacted or deleted since the batch was read must
                         # not be yielded.
                         newest = await self.call(LoadRun(agent, run, newest.version, pages.REDACTIONS), endless=True)
                         if newest.first_seq != first_seq or newest.redactions or newest.last_seq < newest.version:
                             break
+                        pauses.begin()
                     after = event.seq
                     yield event
                 else:

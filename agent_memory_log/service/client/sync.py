@@ -51,6 +51,7 @@ from agent_memory_log.service.client.answers import (
     unexpected,
 )
 from agent_memory_log.service.client.attempts import Attempts, Failure, broken_stream
+from agent_memory_log.service.client.pauses import SyncPauses
 from agent_memory_log.service.client.requests import Request, Socket, end_waits, failure_of, request_for
 from agent_memory_log.service.client.results import append_result, check_cursor
 from agent_memory_log.service.store_operations import (
@@ -392,6 +393,7 @@ class SyncRemoteStore(Connection):
         self._check_open()
         check_ids(agent, run)
         check_after(after)
+        pauses = SyncPauses()
         batch = self.call(LoadRun(agent, run, after, limit=_FOLLOW_EVENTS))
         first_seq = batch.first_seq
         with closing(self.stream(FollowRun(agent, run, after, first_seq), endless=True)) as heads:
@@ -399,13 +401,15 @@ class SyncRemoteStore(Connection):
                 if batch.first_seq != first_seq:
                     raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
                 newest = batch
+                pauses.begin()
                 for number, event in enumerate(batch.log):
-                    if number:
+                    if number and pauses.was_long:
                         # The consumer may be slow. An event that was redacted or deleted since the batch was read must
                         # not be yielded.
                         newest = self.call(LoadRun(agent, run, newest.version, pages.REDACTIONS), endless=True)
                         if newest.first_seq != first_seq or newest.redactions or newest.last_seq < newest.version:
                             break
+                        pauses.begin()
                     after = event.seq
                     yield event
                 else:

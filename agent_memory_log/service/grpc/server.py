@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import grpc
 import grpc.aio
 
-from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument, StoreUnavailable
+from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument, StoreUnavailable, TooManyRequests
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.service.grpc.messages import (
     AUTHORIZATION,
@@ -33,7 +34,7 @@ from agent_memory_log.service.server.app import Server
 from agent_memory_log.service.server.gate import Credentials, Gate
 from agent_memory_log.service.server.metrics import Metrics
 from agent_memory_log.service.server.observing import Observation
-from agent_memory_log.service.server.requests import decoded
+from agent_memory_log.service.server.requests import HeldBytes, decoded
 from agent_memory_log.service.server.streams import Interrupted
 from agent_memory_log.service.table import NAMES
 from agent_memory_log.service.wire import decode_operation
@@ -125,6 +126,7 @@ class _Methods(grpc.GenericRpcHandler):
     def __init__(self, gate: Gate, metrics: Metrics) -> None:
         self._gate = gate
         self._metrics = metrics
+        self._arriving = _Arriving(gate.limits, gate.held)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         """Return the handler of a call, or None if there is no such method.
@@ -161,7 +163,8 @@ class _Methods(grpc.GenericRpcHandler):
         gate = self._gate
         credentials = _credentials(context)
         async with gate.admitted(credentials, observation, is_stream=cls.stream) as grant:
-            message = await _first(messages, gate.limits.body_seconds)
+            async with self._arriving.counted(observation.caller):
+                message = await _first(messages, gate.limits.body_seconds)
             with gate.held.of(len(message)):
                 operation = decode_operation(cls, decoded(unpack(message), "message"))
                 if not cls.stream:
@@ -175,6 +178,40 @@ class _Methods(grpc.GenericRpcHandler):
                 async for item in items:
                     if item is not None:  # gRPC has signs of life of its own
                         await _write(context, item, gate.limits.write_seconds)
+
+
+class _Arriving:
+    """Counts messages while they arrive. gRPC does not tell their sizes, so each counts as the largest one.
+
+    Messages that would take more than half of the bytes that the server may hold wait for others. One caller may take
+    half of these places.
+
+    Args:
+        limits: The limits of one message, and of all bytes.
+        counter: Counts the bytes of all messages.
+    """
+
+    def __init__(self, limits: Limits, counter: HeldBytes) -> None:
+        self._places = max(1, limits.held_bytes // (2 * limits.body_bytes))
+        self._all = asyncio.Semaphore(self._places)
+        self._of_callers: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._bytes = limits.body_bytes
+        self._seconds = limits.body_seconds
+        self._counter = counter
+
+    @asynccontextmanager
+    async def counted(self, caller: str) -> AsyncGenerator[None]:
+        """Count a message while the block reads it. Raises ``TooManyRequests`` if there is no place in time."""
+        own = self._of_callers.setdefault(caller, asyncio.Semaphore(max(1, self._places // 2)))
+        async with AsyncExitStack() as places:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await places.enter_async_context(own)
+                    await places.enter_async_context(self._all)
+            except TimeoutError as error:
+                raise TooManyRequests("too many messages arrive at the same time", retry_after=1) from error
+            with self._counter.of(self._bytes):
+                yield
 
 
 def _credentials(context: _Context) -> Credentials:

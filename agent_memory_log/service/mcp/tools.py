@@ -66,23 +66,29 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 _DETAILS = ("data", "source", "evidence", "links", "memory_type")
-_TUNING = ("boost_preferences", "min_importance")
+_LIMITS = ("weak_below", "unused_days", "episode_days", "profile_tokens")
+_TUNING = ("boost_preferences", "min_importance", "vectors")
 
 TOOLS: Mapping[str, Tool] = {
     "memory_search": Tool("memory/search", without=_TUNING, items="hits"),
-    "memory_context": Tool("memory/context", text="text"),
+    "memory_context": Tool("memory/context", without=("vectors",), text="text"),
     "memory_store": Tool(
         "memory/remember",
         "Store one fact or preference about the user for later sessions.",
         without=_DETAILS,
         required=("key", "value"),
     ),
+    "memory_trace": Tool("memory/trace", without=("limit", "valid_at", "as_of", "scopes"), items="steps"),
     "memory_ingest_conversation": Tool("memory/ingest", items="outcomes"),
     "memory_update": Tool("memory/update", without=("links",)),
     "memory_delete": Tool("memory/delete"),
     "memory_restore": Tool("memory/restore"),
     "memory_forget": Tool("memory/forget", without=("sweep_limit",)),
     "memory_export": Tool("memory/export_jsonl", items="."),
+    "memory_maintain": Tool("memory/maintain", without=_LIMITS, defaults={"limit": 1_000}),
+    "memory_health": Tool("memory/health"),
+    "memory_audit": Tool("memory/audit_events", items="."),
+    "memory_evolution": Tool("memory/evolution_events"),
     "runs_list": Tool("runs/list_runs", without=("include_reserved",), defaults={"limit": 20}, items="runs"),
     "run_read": Tool("runs/load_run", without=("last",), defaults={"limit": 50}, items="log"),
     "run_search": Tool(

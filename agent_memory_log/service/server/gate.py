@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument
+from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument, StoreUnavailable
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.service.access.audit import Audit
@@ -67,7 +67,12 @@ class Gate:
     async def admitted(
         self, credentials: Credentials, observation: Observation, *, is_stream: bool = False
     ) -> AsyncGenerator[Grant]:
-        """Yield the grant of a caller that is within its limits. Raises the errors of a caller that is not."""
+        """Yield the grant of a caller that is within its limits. Raises the errors of a caller that is not.
+
+        Raises ``StoreUnavailable`` if the server stops.
+        """
+        if self._stopping.is_set():
+            raise StoreUnavailable("the server is stopping: send the request again")
         grant = await self._callers.grant_of(credentials.authorization)
         observation.caller = grant.name
         if credentials.principal is not None:
@@ -75,6 +80,11 @@ class Gate:
         self._rates.take(grant.name)
         with (self.streams if is_stream else self.requests).taken_by(grant.name):
             yield grant
+
+    async def empty(self) -> None:
+        """Wait until no admitted request and no stream is in progress."""
+        await self.requests.empty.wait()
+        await self.streams.empty.wait()
 
     async def answer_to(self, operation: Operation[Any], grant: Grant, observation: Observation) -> bytes:
         """Carry out an operation, and return its result as JSON. Raises the errors of ``Executor.result_of``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -18,6 +18,9 @@ from agent_memory_log.service.limits import Limits
 from agent_memory_log.service.server.answers import problem_answer
 from agent_memory_log.service.server.app import Server
 from agent_memory_log.service.server.requests import Refusal
+
+_CLOSE_SECONDS = 1
+"""The time in which connections end after the accepted requests are answered."""
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -38,7 +41,8 @@ async def serve(
 ) -> None:
     """Serve an application until its ``stopping`` is set.
 
-    The server then accepts no new connection, ends the streams, and answers the accepted requests.
+    The server then refuses new requests, ends the streams, and answers the accepted requests. Until they are answered,
+    ``/readyz`` says that the server stops.
 
     Args:
         server: The application of ``create_app``.
@@ -63,11 +67,11 @@ async def serve(
         ssl_certfile=certificate,
         ssl_keyfile=key,
         timeout_keep_alive=limits.idle_seconds,
-        timeout_graceful_shutdown=limits.stop_seconds,
+        timeout_graceful_shutdown=_CLOSE_SECONDS,
     )
     config.load()
     process = _Process(config, on_ready)
-    stopping = asyncio.ensure_future(process.stop_after(server.stopping))
+    stopping = asyncio.ensure_future(process.stop_after(server, limits.stop_seconds))
     try:
         await process.serve(sockets=[listener])
     finally:
@@ -85,8 +89,11 @@ class _Process(uvicorn.Server):
         await super().startup(sockets)
         self._on_ready()
 
-    async def stop_after(self, stopping: asyncio.Event) -> None:
-        await stopping.wait()
+    async def stop_after(self, server: Server, seconds: float) -> None:
+        await server.stopping.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await server.gate.empty()
         self.should_exit = True
 
     @contextmanager

@@ -36,7 +36,7 @@ def results_of(store: Store, operation: Operation[Any]) -> AsyncGenerator[Any]:
     if isinstance(operation, FollowRun):
         return _heads(store, operation)
     assert isinstance(operation, CheckStore), f"{type(operation).__name__} is no stream"  # noqa: S101  # see the table
-    return _each(store.check(operation.agent_id, operation.run_id))
+    return _each(store.check(operation.agent, operation.run))
 
 
 async def _each(results: AsyncIterator[Any]) -> AsyncGenerator[Any]:

@@ -11,7 +11,8 @@ from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory.records.kinds import RecordData, read_kind
-from agent_memory_log.memory.records.reports import Hit, Hits
+from agent_memory_log.memory.records.plans import Plan
+from agent_memory_log.memory.records.reports.outcomes import Hit, Hits
 from agent_memory_log.service.wire.forms import FORMS, component, struct_form
 from agent_memory_log.service.wire.scalars import (
     INTEGER,
@@ -89,6 +90,7 @@ class _Hits(msgspec.Struct, frozen=True):
 
     hits: tuple[Hit, ...]
     note: str
+    plan: Plan
 
 
 _snapshot = struct_form(_Snapshot, "Snapshot")
@@ -111,12 +113,12 @@ def _decode_snapshot(value: object, path: str) -> Snapshot:
 
 
 def _encode_hits(hits: Hits) -> object:
-    return _hits.encode(_Hits(tuple(hits), hits.note))
+    return _hits.encode(_Hits(tuple(hits), hits.note, hits.plan))
 
 
 def _decode_hits(value: object, path: str) -> Hits:
     hits: _Hits = _hits.decode(value, path)
-    return Hits(hits.hits, hits.note)
+    return Hits(hits.hits, hits.note, hits.plan)
 
 
 FORMS[Snapshot] = Form(_encode_snapshot, _decode_snapshot, _snapshot.schema)

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory_log.memory.records.principals import stream_of
+from agent_memory_log.memory.records.principals import conversations_of, stream_of
 from agent_memory_log.service.access import token_callers
 from agent_memory_log.service.access.tokens import revoke_token
 from agent_memory_log.service.server import Limits
 from agent_memory_log.service.table import OPERATIONS
-from tests.service.access.world import FOREIGN, GRANTS, NEIGHBOUR, World, world
+from tests.service.access.world import FOREIGN, GRANTS, MINE, NEIGHBOUR, STRANGER, World, world
 from tests.service.serving import Answer
 
 REFUSED = range(400, 500)
@@ -48,8 +48,8 @@ def bodies_for(agent: str) -> list[tuple[str, dict[str, Any]]]:
         ("runs/redact_events", {"agent": agent, "run": "r", "seqs": [1]}),
         ("runs/delete_run", {"agent": agent, "run": "r"}),
         ("runs/follow", {"agent": agent, "run": "r"}),
-        ("runs/check", {"agent_id": agent}),
-        ("runs/check", {"agent_id": agent, "run_id": "r"}),
+        ("runs/check", {"agent": agent}),
+        ("runs/check", {"agent": agent, "run": "r"}),
         ("runs/list_runs", {"agent": agent}),
         ("runs/peek_runs", {"runs": runs}),
         ("runs/erasures", {"runs": runs}),
@@ -85,6 +85,33 @@ LOOK_ALIKES = (
 def test_runs_of_other_agents_are_refused_in_every_field(attacked: World, agent: str) -> None:
     for operation, body in bodies_for(agent):
         check_refused(attacked.post("mine", operation, body), {403})
+
+
+def test_the_ingested_conversations_of_others_are_refused_in_every_field(attacked: World) -> None:
+    foreign = [conversations_of(principal.subject("user")) for principal in (NEIGHBOUR, STRANGER)]
+    own = conversations_of(MINE.subject("user"))
+    for agent in [
+        *foreign,
+        "conversations/acme/user/4?",
+        "conversations/acme/user/42/x",
+        "conversations/",
+        f"{own}\u200b",
+    ]:
+        for name in ("every-agent", "every-agent-without-memory"):
+            for operation, body in bodies_for(agent):
+                check_refused(attacked.post(name, operation, body), {403})
+    for operation, body in bodies_for(own):
+        check_refused(attacked.post("every-agent-without-memory", operation, body), {403})
+    narrowed = json.dumps({"tenant": "acme", "scopes": {"user": "42"}})
+    for headers in ({}, {"amlog_principal": narrowed}):
+        answer = attacked.post("every-agent", "runs/load_run", {"agent": own, "run": "r"}, **headers)
+        assert b"I drink tea" in answer.body
+    for name in ("every-agent", "every-agent-without-memory"):
+        for operation in ("runs/list_runs", "runs/erasures"):
+            answer = attacked.post(name, operation, {})
+            assert answer.status == 200
+            assert not any(agent in answer.body.decode() for agent in foreign)
+    assert attacked.post("operator", "runs/load_run", {"agent": foreign[0], "run": "r"}).status == 200
 
 
 @pytest.mark.parametrize("agent", ["support-1", "billing", "@access"])

@@ -59,6 +59,33 @@ def test_tokens_of_one_store_work_on_every_server_until_they_are_revoked(store: 
         assert {line["caller"] for line in other.log if line["message"] == "answered"} == {"", "first", "second"}
 
 
+def test_a_server_that_started_without_tokens_notices_the_first_one_at_once(store: str, tmp_path: Path) -> None:
+    body = {"agent": "support-1", "run": "r"}
+    with ServerProcess(store, tmp_path / "log", "--tenant", "acme", "--user", "42") as server:
+        assert server.post("memory/remember", {"key": "drink", "value": SECRET}).status == 200
+        with server.connect() as stream:
+            message = msgspec.json.encode(body)
+            stream.sendall(
+                b"POST /v1/runs/follow HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (server.port, len(message), message)
+            )
+            received = b""
+            while b"data:" not in received:
+                received += stream.recv(4_096)
+            token = created(store, "first")
+            for operation in ("memory/get", "runs/load_run", "runs/list_runs"):
+                assert server.post(operation, {"key": "drink"} if "memory" in operation else body).status == 401
+            event = {"type": "user_message", "timestamp": "2026-01-01T00:00:00Z", "data": {"message": SECRET}}
+            assert post(server, token, "runs/append_events", {**body, "events": [event]}).status == 200
+            while b"event: error" not in received:  # the append is not reported to a caller without a token
+                received += stream.recv(4_096)
+            assert received.count(b"data:") == 2
+            assert b"unauthenticated" in received
+        assert SECRET in post(server, token, "memory/get", {"key": "drink"}).body.decode()
+        assert amlog.run("tokens", "revoke", "first", "--store", store).status == 0
+        assert server.post("runs/list_runs", {}).status == 401
+
+
 def test_the_end_of_the_last_token_opens_nothing(store: str, tmp_path: Path) -> None:
     created(store, "only")
     assert amlog.run("tokens", "revoke", "only", "--store", store).status == 0
@@ -131,6 +158,11 @@ def test_an_issuer_that_cannot_be_reached_is_no_wrong_token(store: str, tmp_path
         issuer.add_key("first")
         token = issuer.token("first")
     with ServerProcess(store, tmp_path / "log", "--oidc-issuer", issuer.url, "--oidc-audience", AUDIENCE) as server:
+        assert server.process.stdout is not None
+        assert server.process.stdout.readline() == "each request needs a token\n"
+        assert server.process.stdout.readline().startswith(
+            "the keys of the issuer cannot be read, so its tokens are refused for now: "
+        )
         assert post(server, token, "memory/get", {"key": "k"}).status == 503
         assert post(server, own, "memory/get", {"key": "k"}).status == 200
 

@@ -10,6 +10,7 @@ from typing import Any
 from agent_memory_log import Store, UserMessage, new_event, open_store
 from agent_memory_log.memory import MemoryClient, Principal
 from agent_memory_log.memory.extraction import RuleExtractor
+from agent_memory_log.memory.records.principals import conversations_of
 from agent_memory_log.service.access.token_callers import TokenCallers
 from agent_memory_log.service.access.tokens import create_token
 from agent_memory_log.service.grants import ALL_AGENTS, RIGHTS, Grant
@@ -33,6 +34,8 @@ GRANTS = (
     Grant("stranger", ALL, STRANGER, ("*",)),
     Grant("composed", ALL, Principal("acme", {"user": "jos\u00e9"})),
     Grant("decomposed", ALL, Principal("acme", {"user": "jose\u0301"})),
+    Grant("every-agent", ALL, MINE, ("*", "conversations/*", "@memory/*")),
+    Grant("every-agent-without-memory", ALL, None, ("*", "conversations/acme/*")),
     Grant("operator", ALL, None, ALL_AGENTS),
     Grant("operator-of-mine", ALL, MINE, ALL_AGENTS),
     Grant("brackets", ALL, None, ("a[1]", "[!x]", "b?", "@c*")),
@@ -98,5 +101,8 @@ async def _fill(store: Store) -> None:
     await store.append_events("@support-1", "r", new_event(UserMessage(message=FOREIGN)), reserved=True)
     for agent in ("a[1]", "a1", "y", "b1", "@c1", "@x"):
         await store.append_events(agent, "r", new_event(UserMessage(message=f"{FOREIGN} {agent}")), reserved=True)
+    for principal, text in ((MINE, "I drink tea"), (NEIGHBOUR, f"I drink {FOREIGN}"), (STRANGER, f"It is {FOREIGN}")):
+        agent = conversations_of(principal.subject("user"))
+        await store.append_events(agent, "r", new_event(UserMessage(message=text), event_id="e1"))
     await client.of(MINE).link_run("support-1", "r")
     await client.of(NEIGHBOUR).link_run("billing", "r")

@@ -94,7 +94,8 @@ async def test_a_revoked_token_fails_at_the_next_request() -> None:
     async with server(tokens) as address:
         with pytest.raises(ExceptionGroup):
             await call(address)
-    assert answered == ["memory_search", "memory_context", "memory_export", "run_search"]
+    assert "memory_search" in answered
+    assert {"memory_store", "a call with a revoked token"}.isdisjoint(answered)
 
 
 async def request(address: str, method: str = "POST", body: Any = None, **headers: str) -> tuple[int, Any]:

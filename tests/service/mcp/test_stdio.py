@@ -23,7 +23,7 @@ async def test_a_memory_stored_in_one_process_is_found_in_another(tmp_path: Path
         (outcome,) = lines_of(await client.call_tool("memory_store", {"key": "language", "value": "english"}))
         assert outcome["action"] == "written"
     async with over_stdio(url) as client:
-        hits = lines_of(await client.call_tool("memory_search", {"query": "language"}))
+        _plan, *hits = lines_of(await client.call_tool("memory_search", {"query": "language"}))
         assert [hit["record"]["data"]["data"]["value"] for hit in hits] == ["english"]
     with open_sync_store(url) as store:
         record = SyncMemoryClient(store).of(ME).get(key="language")

@@ -34,12 +34,17 @@ CALLS: dict[str, dict[str, Any]] = {
     "memory_search": {"query": "tea preference"},
     "memory_context": {"query": "tea"},
     "memory_store": {"key": "tone", "value": "short", "tags": ["style"]},
+    "memory_trace": {"id": "ID", "depth": 2},
     "memory_ingest_conversation": {"turns": TURNS, "source_id": "chat"},
     "memory_update": {"id": "ID", "value": "coffee"},
     "memory_delete": {"id": "ID"},
     "memory_restore": {"id": "ID"},
     "memory_forget": {"key": "drink"},
     "memory_export": {},
+    "memory_maintain": {},
+    "memory_health": {},
+    "memory_audit": {"limit": 5},
+    "memory_evolution": {"id": "ID"},
     "runs_list": {"limit": 1},
     "run_read": {"agent": "support-1", "run": "run", "after": 1},
     "run_search": {"query": "orders"},
@@ -85,7 +90,11 @@ async def call_embedded(store: Store, name: str, arguments: dict[str, Any]) -> o
     if TOOLS[name].text:
         return encoded[TOOLS[name].text]
     if field == ".":
-        return encoded.splitlines()
+        return (
+            [_pruned(item) for item in cast("list[Any]", encoded)]
+            if isinstance(encoded, list)
+            else encoded.splitlines()
+        )
     if not field:
         return [_pruned(encoded)]
     rows = [_pruned(item) for item in encoded.pop(field)]

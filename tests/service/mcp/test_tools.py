@@ -53,7 +53,19 @@ def test_the_descriptions_of_all_tools_fit_into_a_prompt() -> None:
 @pytest.mark.parametrize(
     ("grant", "names"),
     [
-        (Grant("reader", frozenset({"read"}), ME), {"memory_search", "memory_context", "memory_export", "run_search"}),
+        (
+            Grant("reader", frozenset({"read"}), ME),
+            {
+                "memory_search",
+                "memory_context",
+                "memory_trace",
+                "memory_export",
+                "memory_health",
+                "memory_audit",
+                "memory_evolution",
+                "run_search",
+            },
+        ),
         (Grant("runs", frozenset({"read"}), None, ("a",)), {"runs_list", "run_read"}),
         (Grant("eraser", frozenset({"erase"}), ME), {"memory_forget"}),
         (Grant("nobody", frozenset(RIGHTS)), set[str]()),
@@ -153,7 +165,9 @@ async def test_a_conversation_is_saved_updated_deleted_restored_and_forgotten() 
         assert again["after"] == again["position"]
         record = outcome["record"]["id"]
         await client.call_tool("memory_update", {"id": record, "value": "french"})
-        (hit, *_) = lines_of(await client.call_tool("memory_search", {"query": "language", "kinds": ["preference"]}))
+        search = {"query": "language", "kinds": ["preference"]}
+        head, hit, *_ = lines_of(await client.call_tool("memory_search", search))
+        assert head["plan"]["strategies"] == ["words"]
         assert hit["record"]["data"]["data"]["value"] == "french"
         record = hit["record"]["id"]
         await client.call_tool("memory_delete", {"id": record})

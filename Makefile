@@ -5,10 +5,10 @@ BIN := .venv/bin
 WORKERS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test integrations torture test-all lint format types generate generate-check site release instructions bench bench-peers clean
+.PHONY: help demo demo-processor test integrations torture test-all lint format types generate generate-check site release instructions bench bench-peers clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .venv/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -24,6 +24,9 @@ help: ## Show this list
 
 demo: .venv/.installed ## See a run go into a log, survive a killed process and come back
 	@$(BIN)/amlog demo
+
+demo-processor: .venv/.installed ## See an agent loop compact its context, survive a killed process and know its decisions
+	@folder=$$(mktemp -d); $(BIN)/python examples/agent_loop.py "$$folder/runs.db"; status=$$?; rm -r "$$folder"; exit $$status
 
 test: .venv/.installed .venv/.weights ## Run all tests
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal

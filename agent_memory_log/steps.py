@@ -82,10 +82,15 @@ def append(
 
 
 def load(
-    agent: str, run: str, after: int = 0, types: Sequence[str] | None = None, limit: int | None = None
+    agent: str,
+    run: str,
+    after: int = 0,
+    types: Sequence[str] | None = None,
+    limit: int | None = None,
+    last: int | None = None,
 ) -> Steps[Snapshot]:
     """Call ``Store.load_run``."""
-    options = {"after": after, "types": types, "limit": limit}
+    options = {"after": after, "types": types, "limit": limit, "last": last}
     return cast("Snapshot", (yield StoreCall("load_run", (agent, run), options)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from benchmarks import core, memory, server, sqlite, transcript
+from benchmarks import core, memory, processor, server, sqlite, transcript
 from benchmarks.mongo_server import described, lacking
 from benchmarks.table import Figure, Report, Row
 
@@ -24,6 +24,7 @@ def groups(fast: Path, disk: Path) -> dict[str, list[Row | Figure]]:
         "bench of transcripts": [*transcript.rows()],
         "bench of memory": [*memory.rows(fast)],
         "bench of the server": [*server.rows(fast), *server.figures(fast)],
+        "bench of the processor": [] if processor.lacking() else [*processor.rows(disk), *processor.figures(disk)],
         "bench of integrations": [] if frameworks_lacking() else _integrations(fast, disk),
     }
 
@@ -87,6 +88,8 @@ def main() -> None:
             report.write(options.docs / "benchmarks.md", options.docs / f"{picture}.svg")
     if frameworks_lacking():
         print(f"The integrations were not measured: {frameworks_lacking()}")
+    if processor.lacking():
+        print(f"The processor was not measured: {processor.lacking()}")
     if lacking():
         print(f"MongoDB was not measured: {lacking()}")
 

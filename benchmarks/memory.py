@@ -88,7 +88,7 @@ def opening(parent: Path, count: int, live: int, rounds: int, progress: Progress
         if snapshot:
             principal = _WITH
             _fill(store, _WITH, events)
-            _client(store, _WITH).cleanup()
+            _client(store, _WITH).maintain()
             assert _client(store, _WITH).stats().snapshot_parts
         repeat = max(1, 10_000 // count)
 

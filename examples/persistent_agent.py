@@ -367,9 +367,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 index_bytes=settings.search.index_bytes,
             )
             me = memory.of(Principal(tenant=TENANT, scopes={"user": options.user}))
-            # Archiving old, unimportant episodes makes room for new memories.
-            me.cleanup(older_than_days=settings.upkeep.older_than_days, below_stars=settings.upkeep.below_stars)
-            with client:
+            # Archiving weak records and consolidating old episodes makes room for new memories.
+            me.maintain(weak_below=settings.upkeep.weak_below, unused_days=settings.upkeep.unused_days)
+            with client, memory:
                 return converse(store, me, client, settings.model.name or DEFAULT_MODEL)
     except AgentMemoryLogError as error:
         print(f"persistent_agent: {error}", file=sys.stderr)

@@ -26,6 +26,9 @@ from agent_memory_log.events.payloads import (
 from agent_memory_log.interchange.atif import from_atif, to_atif
 from agent_memory_log.interchange.opentelemetry import spans_of
 from agent_memory_log.memory.records.protocols import RunSlice
+from agent_memory_log.models.tokens import estimate_tokens
+from agent_memory_log.processor.progress import metered
+from agent_memory_log.processor.restoring import restored
 from agent_memory_log.reader import Reader
 from agent_memory_log.recall import Document, RecallIndex
 from agent_memory_log.recording import SyncRunRecorder
@@ -387,6 +390,8 @@ CALLS: Mapping[str, Callable[[Snapshot], object]] = {
     "foreign atif": lambda snapshot: to_atif(from_atif(foreign(snapshot)).snapshot()),
     "spans": partial(spans_of, content=True),
     "timeline": lambda snapshot: arrange(snapshot.log),
+    "restore": lambda snapshot: restored(snapshot, "anthropic", 1_500, estimate_tokens),
+    "progress": lambda snapshot: metered(snapshot.log),
 }
 """Calls on a complete run. Each must take linear time in the number of events."""
 

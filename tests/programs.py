@@ -21,7 +21,7 @@ from agent_memory_log import Event, PlannerNote, Store, ToolResult, UserMessage,
 from agent_memory_log.errors import CursorOutOfRange
 from agent_memory_log.memory import SyncMemoryClient
 from agent_memory_log_sqlite import SyncSqliteStore
-from tests.memory.stores import TOGETHER, SaidPreferences
+from tests.memory.stores import TOGETHER, SaidPreferences, SetClock
 
 
 def numbered(writer: str, number: int, size: int = 1) -> list[Event]:
@@ -173,6 +173,19 @@ def forget_together(url: str) -> None:
         me = SyncMemoryClient(store, extractor=SaidPreferences(), max_keyed=None).of(TOGETHER)
         me.derive("agent", "run")
         acknowledge(str(me.forget(key="codeword").records))
+
+
+def maintain_together(url: str, days: str) -> None:
+    """Call ``maintain`` with a small limit until a round is complete. Print what remains after each call."""
+    clock = SetClock()
+    clock.move(days=float(days))
+    with open_sync_store(url) as store:
+        me = SyncMemoryClient(store, clock=clock).of(TOGETHER)
+        acknowledge("ready")
+        remaining = 1
+        while remaining:
+            remaining = me.maintain(limit=3).remaining
+            acknowledge(str(remaining))
 
 
 def fill_disk(url: str) -> None:

@@ -33,7 +33,7 @@ def test_memory_works_at_the_first_and_last_date(now: datetime) -> None:
     for question in ("tomorrow", "yesterday", "next year", "last week", "in May", "10 days ago", "on Monday", "tea"):
         me.search(question)
     assert me.context("what tea, yesterday or tomorrow?").text
-    me.cleanup(older_than_days=36_500, below_stars=6)
+    me.maintain(unused_days=36_500, weak_below=1)
     assert me.rebuild().equal
     assert all((record.ttl_left_days(now) or 0) >= 0 for record in me.list())
     other = memory_at(LAST)

@@ -24,6 +24,9 @@ README = (ROOT / "README.md").read_text()
 EXAMPLES = [
     "README.md",
     "docs/backends.md",
+    "docs/graph.md",
+    "docs/conflicts.md",
+    "docs/processor.md",
     *(pytest.param(f"docs/integrations/{path.name}", marks=needs(path.stem)) for path in INTEGRATIONS),
 ]
 PAGES = [path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))]

@@ -26,7 +26,7 @@ FLOORS = (
     ("recording", "interchange"),
     ("replay", "models", "recall"),
     ("memory", "pytest_plugin", "samples"),
-    ("service",),
+    ("service", "processor"),
     ("cli", "integrations"),
 )
 """The floors of the package, the lowest first, each with its parts.
@@ -35,15 +35,18 @@ A module may import only from its own part and from parts of lower floors.
 """
 
 MEMORY = (
-    ("records",),
-    ("operations", "tool_operations"),
-    ("methods",),
+    ("records", "entities"),
+    ("operations",),
     ("stream",),
     ("policy",),
     ("extraction",),
+    ("relations",),
+    ("conflicts",),
     ("search",),
+    ("embedding",),
     ("learning",),
     ("upkeep",),
+    ("governance",),
     ("configuration", "execution"),
     ("calls",),
     ("client", "sync"),

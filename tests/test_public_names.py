@@ -34,6 +34,7 @@ MODULES = (
     "agent_memory_log.memory.extraction",
     "agent_memory_log.models",
     "agent_memory_log.memory.policy",
+    "agent_memory_log.processor",
     "agent_memory_log.recall",
     "agent_memory_log.memory.policy.settings",
     "agent_memory_log.recording",

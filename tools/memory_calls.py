@@ -13,13 +13,10 @@ import textwrap
 from tools.generated import ROOT, formatted, write_or_check
 
 _MEMORY = ROOT / "agent_memory_log/memory"
-SOURCES = {"table": _MEMORY / "operations.py", "tool_table": _MEMORY / "tool_operations.py"}
-"""The modules of the table, by the names under which the generated module imports them."""
-
-METHODS = _MEMORY / "methods.py"
+METHODS = _MEMORY / "operations/__init__.py"
 TARGET = _MEMORY / "calls.py"
 
-_HEAD = '''"""Made from ``operations.py`` by ``python -m tools.memory_calls``: the calls on memory."""
+_HEAD = '''"""Made from ``operations`` by ``python -m tools.memory_calls``: the calls on memory."""
 
 from __future__ import annotations
 
@@ -27,8 +24,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 {imports}
-from agent_memory_log.memory import operations as table
-from agent_memory_log.memory import tool_operations as tool_table
 from agent_memory_log.memory.records.arguments import Operation, Result, several
 
 
@@ -51,11 +46,9 @@ class MemoryCalls(ABC):
 
 def generated_module() -> str:
     """Return the text of the generated module."""
-    trees = {alias: ast.parse(source.read_text()).body for alias, source in SOURCES.items()}
-    classes = {
-        node.name: (node, alias) for alias, body in trees.items() for node in body if isinstance(node, ast.ClassDef)
-    }
-    statements = [statement for body in trees.values() for statement in body]
+    modules = [ast.parse(path.read_text()).body for path in sorted(METHODS.parent.glob("*.py")) if path != METHODS]
+    statements = [statement for body in modules for statement in body]
+    classes = {node.name: node for node in statements if isinstance(node, ast.ClassDef)}
     assigned = _assigned(statements)
     table = ast.parse(METHODS.read_text())
     methods = next(
@@ -63,16 +56,19 @@ def generated_module() -> str:
     )
     assert isinstance(methods, ast.Dict)
     body = "".join(
-        _method(ast.literal_eval(name), *classes[ast.unparse(cls)], assigned)
+        _method(ast.literal_eval(name), classes[ast.unparse(cls)], assigned)
         for name, cls in zip(methods.keys, methods.values, strict=True)
         if name is not None
     )
     imports = "\n".join(
         ast.unparse(node)
         for node in statements
-        if isinstance(node, ast.ImportFrom) and node.module not in ("__future__", "collections.abc", "msgspec")
+        if isinstance(node, ast.ImportFrom)
+        and node.module not in ("__future__", "collections.abc", "msgspec")
+        and not str(node.module).startswith("agent_memory_log.memory.operations")
     )
     constants = [name for name in ("KINDS", "SWEEP_LIMIT") if name in body]
+    imports += "\nfrom agent_memory_log.memory import operations as table"
     imports += f"\nfrom agent_memory_log.memory.operations import {', '.join(constants)}"
     return formatted(_HEAD.format(imports=imports) + body, TARGET)
 
@@ -85,7 +81,7 @@ def _assigned(body: list[ast.stmt]) -> dict[str, ast.expr]:
     }
 
 
-def _method(name: str, node: ast.ClassDef, module: str, aliases: dict[str, ast.expr]) -> str:
+def _method(name: str, node: ast.ClassDef, aliases: dict[str, ast.expr]) -> str:
     base = node.bases[0]
     assert isinstance(base, ast.Subscript)
     parameters = ["self"]
@@ -116,7 +112,7 @@ def _method(name: str, node: ast.ClassDef, module: str, aliases: dict[str, ast.e
     paragraphs.extend(part for part in parts if part.startswith("Raises:"))
     doc = "\n\n".join(paragraphs)
     doc = textwrap.indent(f'"""{doc}' + ('\n"""' if "\n" in doc else '"""'), " " * 8)
-    call = f"{module}.{node.name}({', '.join(arguments)})"
+    call = f"table.{node.name}({', '.join(arguments)})"
     result = ast.unparse(base.slice)
     run = f"await self.execute({call})" if result == "None" else f"return await self.execute({call})"
     return f"\n    async def {name}({', '.join(parameters)}) -> {result}:\n{doc}\n        {run}\n"

@@ -50,6 +50,7 @@ ROOMS = {
     "Memory": ["memory"],
     "Memory operations": ["memory.operations"],
     "Memory extraction and policy": ["memory.extraction", "memory.policy"],
+    "Agent loops": ["processor"],
     "Recall": ["recall", "recall.adapters.openai_compatible", "recall.adapters.bert"],
     "Models": ["models", "models.settings", "models.openai_chat"],
     "Secrets": ["secrets"],

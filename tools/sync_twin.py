@@ -14,11 +14,13 @@ from pathlib import Path
 from tools.generated import ROOT, formatted, write_or_check
 
 _MEMORY = ROOT / "agent_memory_log/memory"
+_PROCESSOR = ROOT / "agent_memory_log/processor"
 _MONGO = ROOT / "backends/agent_memory_log_mongo"
 _CLIENT = ROOT / "agent_memory_log/service/client"
 _GRPC = ROOT / "agent_memory_log/service/grpc"
 TWINS = {
     _MEMORY / "sync.py": (_MEMORY / "calls.py", _MEMORY / "client.py"),
+    _PROCESSOR / "sync.py": (_PROCESSOR / "loop_memory.py",),
     _MONGO / "sync.py": (_MONGO / "store.py",),
     _CLIENT / "sync.py": (_CLIENT / "http.py", _CLIENT / "connection.py", _CLIENT / "store.py"),
     _GRPC / "sync_client.py": (_GRPC / "client.py",),
@@ -32,11 +34,11 @@ Any number of threads may use it.
 '''
 _CHANGES = (
     (r"async (?=def |for |with )", ""),
-    (r"await (?=self\.|method|store\.|run_async|open_store|anext)", ""),
+    (r"await (?=self\.|memory\.|method|store\.|run_async|open_store|anext)", ""),
     (r"__a(enter|exit)__", r"__\1__"),
     (r"\basyncio\b", "threading"),
     (r"\brun_async\b", "run_sync"),
-    (r"\b(Memory(?:Client|Calls)|LazyStore)\b", r"Sync\1"),
+    (r"\b(Memory(?:Client|Calls)|L(?:azyStore|oopMemory))\b", r"Sync\1"),
     (r"await me\.", "me."),
     (r"\bMemory\b(?=[:(`]|$)", "SyncMemory"),
     (r"\bStore\b(?!\.)", "SyncStore"),
@@ -47,6 +49,7 @@ _CHANGES = (
     (r"\bRemoteStore\b", "SyncRemoteStore"),
     (r"\bAsyncHandle\b", "SyncHandle"),
     (r"\bAsyncClient\b", "Client"),
+    (r"\bAsyncPauses\b", "SyncPauses"),
     (r"^ *self\._check_loop\(\)\n", ""),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"^import grpc\.aio\n", ""),

@@ -34,6 +34,7 @@ COMMANDS = {
     "memory": ("Memory", "memory.app:memory_app"),
     "mcp": ("Serve", "mcp:mcp"),
     "serve": ("Serve", "serve:serve"),
+    "processor": ("Serve", "processor:processor_app"),
     "fork": ("Change", "fork:fork"),
     "delete": ("Change", "delete:delete"),
     "redact": ("Change", "redact:redact"),

@@ -73,14 +73,15 @@ def is_of_server(url: str) -> bool:
     return scheme(url).lower() in ("http", "https")
 
 
-def open_existing(url: str | None) -> OpeningStore:
+def open_existing(url: str | None, *, creator: str = "amlog import") -> OpeningStore:
     """Open a store that must exist. Raises ``CommandFailed`` if its file is missing.
 
-    ``open_store`` creates a missing file. A mistyped file name must be an error here, not an empty store.
+    ``open_store`` creates a missing file. A mistyped file name must be an error here, not an empty store. ``creator``
+    is the command that the message advises.
     """
     files = store_files(store_url(url))
     if files and not files[0].exists():
-        raise CommandFailed(f"{files[0]}: no such file; check the URL, or create the store with amlog import")
+        raise CommandFailed(f"{files[0]}: no such file; check the URL, or create the store with {creator}")
     return open_or_create(url)
 
 
@@ -91,11 +92,13 @@ def open_or_create(url: str | None) -> OpeningStore:
     return open_store(url)
 
 
-def with_store(url: str | None, work: Callable[[Store], Awaitable[_Result]]) -> _Result:
-    """Open an existing store, run ``work`` on it, close it, and return the result."""
+def with_store(
+    url: str | None, work: Callable[[Store], Awaitable[_Result]], *, creator: str = "amlog import"
+) -> _Result:
+    """Open an existing store, run ``work`` on it, close it, and return the result. See ``open_existing``."""
 
     async def opened() -> _Result:
-        async with open_existing(url) as store:
+        async with open_existing(url, creator=creator) as store:
             return await work(store)
 
     return run_async(opened())

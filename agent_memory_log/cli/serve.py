@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +14,10 @@ from agent_memory_log.cli.memory.options import Scopes, User, principal_of
 from agent_memory_log.cli.options import StoreUrl, is_of_server, store_url
 from agent_memory_log.cli.outfile import check_output
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.service.callers import Callers
 from agent_memory_log.service.limits import MIB, Limits
+
+if TYPE_CHECKING:
+    from agent_memory_log.service.access.oidc import OidcCallers  # needs an extra
 
 PORT = 8300
 
@@ -95,7 +97,7 @@ def serve(
     the store, and the memory of the user that --tenant and --user name. Without them, the server has no memory.
 
     The first line of standard output is the address, and with --grpc the second is that for gRPC. The log is on
-    standard error, one line of JSON for each request.
+    standard error, one line of JSON for each request. If the keys of the issuer cannot be read, a line says so.
 
     A signal lets the server answer the requests that it has accepted, and ends the streams. A second signal ends it at
     once. /openapi.json describes the operations; /healthz, /readyz and /metrics are for monitors.
@@ -124,7 +126,7 @@ def serve(
     serving.run(settings)
 
 
-def _issuer(url: str | None, audience: str | None, claims: Sequence[str]) -> Callers | None:
+def _issuer(url: str | None, audience: str | None, claims: Sequence[str]) -> OidcCallers | None:
     """Return the callers with a token of an issuer, or None without an issuer."""
     if url is None or audience is None:
         if url or audience or claims:

@@ -12,6 +12,7 @@ import ssl
 import sys
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,14 +25,16 @@ from agent_memory_log.cli.output import Output
 from agent_memory_log.memory import Extractor, MemoryClient, Principal
 from agent_memory_log.service.access.audit import Audit
 from agent_memory_log.service.access.bearer import BearerCallers
-from agent_memory_log.service.access.token_callers import TokenCallers
-from agent_memory_log.service.access.tokens import load_tokens
+from agent_memory_log.service.access.token_callers import CallersUntilToken, TokenCallers
 from agent_memory_log.service.callers import Callers, OneCaller
 from agent_memory_log.service.limits import Limits
 from agent_memory_log.service.server import create_app, loop_factory
 from agent_memory_log.service.server import serve as serve_app
 from agent_memory_log.service.server.logs import LineHandler
 from agent_memory_log.store import Store
+
+if TYPE_CHECKING:
+    from agent_memory_log.service.access.oidc import OidcCallers  # needs the extra oidc
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class Settings(msgspec.Struct, frozen=True):
     port: int
     grpc: int | None
     principal: Principal | None
-    issuer: Callers | None
+    issuer: OidcCallers | None
     limits: Limits
     tls: tuple[Path, Path] | None
     audit: Path | None
@@ -63,20 +66,20 @@ def run(settings: Settings) -> None:
 
 
 async def _callers(store: Store, host: str, principal: Principal | None, issuer: Callers | None) -> Callers:
-    """Return the callers with tokens, or the one caller of a server without tokens.
+    """Return the callers with tokens, or those of a store that has no token yet.
 
     A store whose tokens have all ended still has tokens, so that the end of the last one does not open it to everybody.
     """
-    if issuer is None and not await load_tokens(store):
+    tokens = TokenCallers(store)
+    if issuer is None and not await tokens.has_tokens():
         if not _is_local(host):
             raise UsageProblem(
                 f"--host {host}: a server without tokens accepts only requests of this machine. Create a token first "
                 "with amlog tokens create, or give --oidc-issuer"
             )
-        return OneCaller(principal)
+        return CallersUntilToken(tokens, OneCaller(principal))
     if principal is not None:
         raise UsageProblem("--tenant is for a server without tokens: this one has tokens, which name the tenant")
-    tokens = TokenCallers(store)
     return tokens if issuer is None else BearerCallers(tokens, issuer)
 
 
@@ -122,11 +125,12 @@ async def _serve(settings: Settings, extractor: Extractor) -> None:
     async with AsyncExitStack() as resources:
         opened = await resources.enter_async_context(open_or_create(settings.url))
         callers = await _callers(opened, settings.host, principal, settings.issuer)
+        problem = "" if settings.issuer is None else await settings.issuer.contact()
         listener = resources.enter_context(_listen(settings.host, settings.port))
         host, port = listener.getsockname()[:2]
         shown_host = f"[{host}]" if ":" in host else host
         addresses = [f"{'https' if tls else 'http'}://{shown_host}:{port}"]
-        has_tokens = not isinstance(callers, OneCaller)
+        has_tokens = not isinstance(callers, CallersUntilToken)
 
         def say() -> None:
             output = Output()
@@ -138,7 +142,9 @@ async def _serve(settings: Settings, extractor: Extractor) -> None:
                 output.line(f"each request needs a token{warning}")
             else:
                 who = "no memory" if principal is None else f"the memory of {owner_text(principal)}"
-                output.line(f"every program of this machine can reach the store and {who}")
+                output.line(f"every program of this machine can reach the store and {who}, until it has a token")
+            if problem:
+                output.line(f"the keys of the issuer cannot be read, so its tokens are refused for now: {problem}")
             output.flush()
 
         server = create_app(

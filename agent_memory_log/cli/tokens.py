@@ -26,6 +26,7 @@ _COLUMNS = (
     Column("expires"),
     Column("status"),
 )
+_CREATOR = "amlog tokens create"
 _STYLES = {"active": GOOD, "revoked": BAD, "expired": DIM}
 
 
@@ -93,7 +94,7 @@ def list_tokens(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
 
     With --json: a list of objects with id, name, rights, tenant, scopes, agents, created, expires, revoked and status.
     """
-    tokens = tuple(with_store(_local(store), load_tokens).values())
+    tokens = tuple(with_store(_local(store), load_tokens, creator=_CREATOR).values())
     output = Output()
     if as_json:
         output.json([_json_of(token) for token in tokens])
@@ -115,7 +116,7 @@ def revoke(
 
     With --json: an object with the keys of amlog tokens list.
     """
-    revoked = with_store(_local(store), lambda opened: revoke_token(opened, name))
+    revoked = with_store(_local(store), lambda opened: revoke_token(opened, name), creator=_CREATOR)
     Output().report(_json_of(revoked), f"revoked {revoked.grant.name} ({revoked.id})", as_json=as_json)
 
 

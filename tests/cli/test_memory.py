@@ -12,6 +12,7 @@ from agent_memory_log.memory import (
     Candidate,
     Episode,
     Evidence,
+    Fact,
     Preference,
     Principal,
     Source,
@@ -401,20 +402,28 @@ class TestForget:
 
 
 class TestUpkeep:
-    def test_cleanup_archives_old_unimportant_episodes(self, derived: Amlog) -> None:
+    def test_maintain_archives_weak_memories_and_says_why(self, derived: Amlog) -> None:
         with _Subject(derived) as me:
             me.write([Candidate(Episode("discovery"), text="Small.", importance=0.1)])
-            me.write([Candidate(Episode("discovery"), text="Large.", importance=0.9)])
-        assert derived.ok("memory", "cleanup", *OWNER).out == "✔ archived 0 memories, marked 0 memories as expired\n"
-        ran = derived.ok("memory", "cleanup", "--older-than", "0", *OWNER, "--json")
-        assert [record["text"] for record in ran.json["archived"]] == ["Small."]
-        assert ran.json["expired"] == []
+        assert derived.ok("memory", "maintain", *OWNER).out == "✔ changed 0 memories\n"
+        weak = ("--weak-below", "1", "--unused", "0")
+        ran = derived.ok("memory", "maintain", "--dry-run", *weak, *OWNER)
+        assert ran.out.endswith("✔ would change 3 memories: 3 archived as weak\n")
+        assert "retrievability 1.00" in ran.out
+        ran = derived.ok("memory", "maintain", *weak, *OWNER, "--json")
+        assert [change["kind"] for change in ran.json["decayed"]] == ["preference", "preference", "episode"]
+        assert (ran.json["expired"], ran.json["remaining"]) == ([], 0)
         archived = derived.ok("memory", "list", "--status", "archived", *OWNER, "--json").json
-        assert [record["text"] for record in archived] == ["Small."]
-        ran = derived.ok("memory", "cleanup", "--older-than", "0", "--below", "6", *OWNER)
-        assert ran.out.startswith("✔ archived 1 memory, marked 0 memories as expired\n")
-        assert "Large." in ran.out
-        assert "--below" in derived.error("memory", "cleanup", "--below", "7", *OWNER, status=2)
+        assert len(archived) == 3
+        assert "--weak-below" in derived.error("memory", "maintain", "--weak-below", "7", *OWNER, status=2)
+
+    def test_health_shows_layers_and_the_last_round(self, derived: Amlog) -> None:
+        assert "never" in derived.ok("memory", "health", *OWNER).out
+        derived.ok("memory", "maintain", *OWNER)
+        health = derived.ok("memory", "health", *OWNER, "--json").json
+        assert health["layers"] == {"working": 2}
+        assert health["maintained_at"] is not None
+        assert health["maintenance_open"] is False
 
     def test_rebuild_equals_the_stored_memories(self, derived: Amlog) -> None:
         ran = derived.ok("memory", "rebuild", *OWNER)
@@ -489,3 +498,100 @@ def test_explain_shows_every_linked_event_of_the_evidence(amlog: Amlog) -> None:
     assert "  a%2Fb/r#2  tool_result: book: seat must be a number\n" in out
     assert '  a%2Fb/r#1  tool_call: book {"seat": "1"}\n' in out
     assert "  a%2Fb/gone#1  (not linked to this subject)\n" in out
+
+
+def test_conflicts_are_listed_resolved_and_opened_again(amlog: Amlog) -> None:
+    with _Subject(amlog) as me:
+        me.remember(Fact("diet_note", "I am a vegetarian"))
+        me.remember(Fact("meal_note", "I ate a steak"))
+    (pair,) = amlog.ok("memory", "conflicts", *OWNER, "--json").json
+    ids = (pair["newer"]["id"], pair["older"]["id"])
+    assert (pair["kind"], pair["status"], pair["trust"]) == ("contradiction", "open", [0.5, 0.5])
+    assert "trust: 50% (1 source, 1 open conflict" in amlog.ok("memory", "explain", "meal_note", *OWNER).out
+    merging = ("--keep", "merged", "--text", "eats meat at weekends")
+    out = amlog.ok("memory", "resolve", *OWNER, *merging, "--", *ids).out
+    assert "resolved, kept merged" in out
+    assert "eats meat at weekends" in out
+    assert "no open conflicts" in amlog("memory", "conflicts", *OWNER).err
+    assert "kept merged" in amlog.ok("memory", "conflicts", *OWNER, "--status", "resolved").out
+    assert "open\n" in amlog.ok("memory", "unresolve", *OWNER, "--", *ids).out
+    old = amlog.error("memory", "conflicts", *OWNER, "--status", "old", status=2)
+    assert "--status 'old' is unknown" in old
+    every = amlog.error("memory", "resolve", *OWNER, "--keep", "all", "--", *ids, status=2)
+    assert "--keep 'all' is unknown" in every
+    assert "there is no conflict" in amlog.error("memory", "resolve", *OWNER, "a", "b")
+
+
+class TestDeleteAndRestore:
+    def test_restore_brings_back_what_delete_archived(self, derived: Amlog) -> None:
+        assert derived.ok("memory", "delete", "language", *OWNER).out.split()[1:3] == ["archived", "language:"]
+        assert _keys(derived) == ["preferred_name"]
+        assert _keys(derived, "--status", "archived") == ["language"]
+        assert "is not archived" not in derived("memory", "delete", "language", *OWNER).err
+        outcome = derived.ok("memory", "restore", "language", *OWNER, "--json").json
+        assert (outcome["action"], outcome["record"]["key"]) == ("written", "language")
+        assert _keys(derived) == ["preferred_name", "language"]
+        (archived,) = derived.ok("memory", "list", *OWNER, "--status", "archived", "--json").json
+        assert derived.ok("memory", "restore", archived["id"], *OWNER, "--json").json["action"] == "unchanged"
+
+    def test_unknown_and_active_memories_are_refused(self, derived: Amlog) -> None:
+        for command in ("delete", "restore"):
+            assert "no memory 'unknown' of user 42 of acme" in derived.error("memory", command, "unknown", *OWNER)
+        assert "is archived" in derived.error("memory", "restore", "language", *OWNER)
+
+
+class TestIngest:
+    TURNS = (
+        '{"role": "user", "text": "Please call me Kim."}\n\n{"role": "assistant", "text": "Hello Kim."}\n'
+        '{"role": "user", "text": "x"}\n{"role": "assistant", "text": "y"}\n'
+    )
+
+    def test_turns_are_stored_once_and_learned_from(self, amlog: Amlog) -> None:
+        file = amlog.file("chat.jsonl", self.TURNS)
+        ran = amlog.ok("memory", "ingest", file, "--source-id", "chat 7", *OWNER)
+        assert "written preferred_name: Kim" in ran.out
+        report = amlog.ok("memory", "ingest", file, "--source-id", "chat 7", *OWNER, "--json").json
+        assert (report["agent"], report["run"], report["outcomes"]) == ("conversations/acme/user/42", "chat 7", [])
+        more = amlog.file("more.jsonl", '{"role": "user", "text": "Please answer in German."}\n')
+        assert (
+            "language" in amlog.ok("memory", "ingest", more, "--source-id", "chat 7", "--first-turn", "4", *OWNER).out
+        )
+        assert _keys(amlog) == ["preferred_name", "language"]
+
+    @pytest.mark.parametrize(
+        ("content", "expected"),
+        [
+            ('{"role": "user", "text": "hi"}\n{"role": "system", "text": "x"}', "line 2: "),
+            ("no JSON", "line 1: "),
+            ('{"role": "user"}', "line 1: "),
+        ],
+    )
+    def test_a_wrong_line_is_named_and_nothing_stored(self, amlog: Amlog, content: str, expected: str) -> None:
+        file = amlog.file("chat.jsonl", content)
+        error = amlog.error("memory", "ingest", file, "--source-id", "chat", *OWNER)
+        assert expected in error
+        assert not (amlog.folder / "runs.db").exists()
+
+    def test_a_turn_that_differs_is_refused(self, amlog: Amlog) -> None:
+        amlog.ok("memory", "ingest", amlog.file("chat.jsonl", self.TURNS), "--source-id", "chat", *OWNER)
+        other = amlog.file("other.jsonl", '{"role": "user", "text": "other"}')
+        assert "turns[0] differs" in amlog.error("memory", "ingest", other, "--source-id", "chat", *OWNER)
+
+
+class TestConsent:
+    def test_a_withdrawal_forgets_after_a_confirmation(self, derived: Amlog) -> None:
+        assert "written" in derived.ok("memory", "consent", "ask", "preference", "language", *OWNER).out
+        assert derived.ok("memory", "consent", "give", "preference", "language", *OWNER, "--json").json["action"] == (
+            "written"
+        )
+        assert "--yes" in derived.error("memory", "consent", "withdraw", "preference", "language", *OWNER, status=2)
+        assert _keys(derived, "--kind", "preference") == ["language", "preferred_name"]
+        report = derived.ok("memory", "consent", "withdraw", "preference", "language", *OWNER, "--yes", "--json").json
+        assert report == {"records": 1, "evidence": 0}
+        assert _keys(derived, "--kind", "preference") == ["preferred_name"]
+        (record,) = derived.ok("memory", "list", "--kind", "consent", *OWNER, "--json").json
+        assert record["value"] == "withdrawn"
+
+    def test_wrong_arguments_are_refused(self, amlog: Amlog) -> None:
+        assert "kind must be" in amlog.error("memory", "consent", "ask", "message", *OWNER)
+        assert amlog("memory", "consent", "revoke", "fact", *OWNER).status == 2

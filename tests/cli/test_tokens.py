@@ -93,3 +93,9 @@ def test_wrong_options_are_refused(amlog: Amlog, options: tuple[str, ...], messa
 )
 def test_invalid_tokens_are_refused(amlog: Amlog, options: tuple[str, ...], message: str) -> None:
     assert message in amlog.error("tokens", "create", *options)
+
+
+def test_a_missing_store_is_created_by_creating_a_token(amlog: Amlog) -> None:
+    for arguments in (("list",), ("revoke", "app")):
+        error = amlog.error("tokens", *arguments)
+        assert "no such file; check the URL, or create the store with amlog tokens create" in error

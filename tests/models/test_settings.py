@@ -32,7 +32,7 @@ def test_defaults_match_the_documentation() -> None:
     }
     assert asdict(settings.extraction) == {"min_messages": 4, "message_chars": 500, "last_messages": 20}
     assert settings.model.timeout_seconds == 60
-    assert asdict(settings.upkeep) == {"max_keyed": 1_000, "older_than_days": 90, "below_stars": 3}
+    assert asdict(settings.upkeep) == {"max_keyed": 1_000, "weak_below": 0.1, "unused_days": 60}
 
 
 def test_defaults_match_the_constants_of_the_modules() -> None:
@@ -73,9 +73,9 @@ def test_settings_are_read_from_json_and_written_back() -> None:
         ('{"model": {"base_url": "localhost"}}', "model.base_url"),
         ('{"policy": {"allowed_keys": "language"}}', "policy.allowed_keys"),
         ('{"policy": {"allowed_keys": [""]}}', "policy.allowed_keys"),
-        ('{"upkeep": {"older_than_days": NaN}}', "upkeep.older_than_days"),
-        ('{"upkeep": {"older_than_days": Infinity}}', "upkeep.older_than_days"),
-        ('{"upkeep": {"below_stars": NaN}}', "upkeep.below_stars"),
+        ('{"upkeep": {"unused_days": NaN}}', "upkeep.unused_days"),
+        ('{"upkeep": {"unused_days": Infinity}}', "upkeep.unused_days"),
+        ('{"upkeep": {"weak_below": NaN}}', "upkeep.weak_below"),
         ('{"budgets": 3}', "budgets"),
     ],
 )

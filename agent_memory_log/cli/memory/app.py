@@ -6,24 +6,34 @@ from collections.abc import Callable
 
 import typer
 
-from agent_memory_log.cli.memory.cleanup import cleanup
+from agent_memory_log.cli.memory.conflicts import conflicts, resolve, unresolve
+from agent_memory_log.cli.memory.consent import consent
 from agent_memory_log.cli.memory.context import context
+from agent_memory_log.cli.memory.deleting import delete, restore
 from agent_memory_log.cli.memory.derive import derive
 from agent_memory_log.cli.memory.explain import explain
 from agent_memory_log.cli.memory.exporting import export
 from agent_memory_log.cli.memory.forget import forget
+from agent_memory_log.cli.memory.graph import graph
+from agent_memory_log.cli.memory.health import health
 from agent_memory_log.cli.memory.history import history
 from agent_memory_log.cli.memory.importing import import_records
+from agent_memory_log.cli.memory.ingest import ingest
 from agent_memory_log.cli.memory.link import link
 from agent_memory_log.cli.memory.listing import list_records
+from agent_memory_log.cli.memory.maintain import maintain
+from agent_memory_log.cli.memory.neighbours import neighbours
+from agent_memory_log.cli.memory.paths import paths
 from agent_memory_log.cli.memory.rebuild import rebuild
 from agent_memory_log.cli.memory.search import search
 from agent_memory_log.cli.memory.show import show
 from agent_memory_log.cli.memory.stats import stats
 from agent_memory_log.cli.memory.subjects import subjects
+from agent_memory_log.cli.memory.trace import trace
 from agent_memory_log.cli.options import reflowed
 
 _COMMANDS: dict[str, Callable[..., None]] = {
+    "ingest": ingest,
     "derive": derive,
     "link": link,
     "list": list_records,
@@ -32,10 +42,21 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "context": context,
     "explain": explain,
     "history": history,
+    "trace": trace,
+    "neighbours": neighbours,
+    "paths": paths,
+    "graph": graph,
     "stats": stats,
+    "health": health,
     "subjects": subjects,
+    "delete": delete,
+    "restore": restore,
+    "conflicts": conflicts,
+    "resolve": resolve,
+    "unresolve": unresolve,
     "forget": forget,
-    "cleanup": cleanup,
+    "consent": consent,
+    "maintain": maintain,
     "rebuild": rebuild,
     "export": export,
     "import": import_records,

@@ -67,7 +67,7 @@ def derive(
         note("no run was read before: give the RUNs to learn from")
     else:
         for report in reports:
-            _write(output, report)
+            write_report(output, report)
     output.flush()
     if any(report.status == "stopped" for report in reports):
         raise typer.Exit(1)
@@ -132,7 +132,8 @@ def report_map(report: DeriveReport) -> dict[str, JsonValue]:
     }
 
 
-def _write(output: Output, report: DeriveReport) -> None:
+def write_report(output: Output, report: DeriveReport) -> None:
+    """Write the result for one run, with a line for each outcome."""
     name = run_name(report.agent, report.run)
     if report.status == "stopped":
         sign: Segment = (f"{output.cross} ", BAD)

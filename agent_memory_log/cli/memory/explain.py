@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from agent_memory_log.cli.errors import CommandFailed
 from agent_memory_log.cli.memory.finding import existing
 from agent_memory_log.cli.memory.options import Kind, RecordName, Scopes, Tenant, User, open_memory, principal_of
@@ -10,6 +12,7 @@ from agent_memory_log.cli.memory.views import evidence_map, evidence_name, recor
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import BOLD, DIM, NAME, Output
 from agent_memory_log.memory import Explanation, Principal
+from agent_memory_log.wording import counted
 
 
 def explain(
@@ -24,11 +27,13 @@ def explain(
 ) -> None:
     """Explain why something is remembered.
 
-    Shows the source of the memory, the text of the events it cites, and the later changes to it. The text of an event
-    is shown only if its run is linked or was read by amlog memory derive. For other events, the reason is shown.
+    Shows the source of the memory, the trust in it, the text of the events it cites, and the later changes to it. The
+    text of an event is shown only if its run is linked or was read by amlog memory derive. For other events, the reason
+    is shown.
 
-    With --json: an object with record (as in amlog memory list), status, source, evidence and events (a list of texts).
-    Each piece of evidence has name, agent, run, seq, item, text and reason.
+    With --json: an object with record (as in amlog memory list), status, source, evidence, events (a list of texts) and
+    trust. Each piece of evidence has name, agent, run, seq, item, text and reason. The trust has its value and the
+    numbers that it is computed from, or is null if the memory is not active.
     """
     explanation = run_async(_explain(store, principal_of(tenant, user, scopes), record, kind))
     output = Output()
@@ -43,11 +48,16 @@ def explain(
                 "source": explanation.source,
                 "evidence": evidence,
                 "events": list(explanation.events),
+                "trust": msgspec.to_builtins(explanation.trust),
             }
         )
         return
     write_heading(output, explanation.record)
     output.line("  ", ("source: ", DIM), explanation.source)
+    trust = explanation.trust
+    if trust is not None:
+        parts = f"{counted(trust.sources, 'source')}, {counted(trust.conflicts, 'open conflict')}"
+        output.line("  ", ("trust: ", DIM), f"{trust.value:.0%} ({parts}, {trust.age_days:,.0f} days old)")
     if explanation.evidence:
         output.line(("evidence", BOLD))
     for line in explanation.evidence:

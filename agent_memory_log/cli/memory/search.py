@@ -28,7 +28,7 @@ def search(
     scopes: Scopes = None,
     store: StoreUrl = None,
     kinds: Kinds = None,
-    top: Annotated[int, option(Search, "top_k", "--top", "-k", metavar="N")] = default(Search, "top_k"),
+    top: Annotated[int | None, option(Search, "top_k", "--top", "-k", metavar="N")] = default(Search, "top_k"),
     since: Annotated[str | None, option(Search, "since", "--since", metavar="TIME")] = None,
     until: Annotated[str | None, option(Search, "until", "--until", metavar="TIME")] = None,
     boost: Annotated[list[str] | None, option(Search, "boost_preferences", "--boost", metavar="KEY")] = None,

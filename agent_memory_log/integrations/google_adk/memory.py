@@ -19,7 +19,7 @@ from agent_memory_log.integrations.names import joined_id
 from agent_memory_log.integrations.opening import AsyncStoreOwner
 from agent_memory_log.integrations.threads import in_thread
 from agent_memory_log.memory import Extractor, Principal, RunMessage, SyncMemory, SyncMemoryClient
-from agent_memory_log.memory.records.reports import Hit
+from agent_memory_log.memory.records.reports.outcomes import Hit
 from agent_memory_log.recall import Embedder
 from agent_memory_log.store import SyncStore
 

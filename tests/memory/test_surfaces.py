@@ -211,6 +211,7 @@ CHANGED_HOOKS: Mapping[str, Any] = {
     "merger": object(),
     "index_bytes": 1,
     "quotas": Quotas(records=Limit(hard=1)),
+    "reranker": object(),
 }
 
 

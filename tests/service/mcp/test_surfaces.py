@@ -89,12 +89,10 @@ async def call_embedded(store: Store, name: str, arguments: dict[str, Any]) -> o
     field = TOOLS[name].items
     if TOOLS[name].text:
         return encoded[TOOLS[name].text]
+    if field == "." and isinstance(encoded, str):
+        return encoded.splitlines()
     if field == ".":
-        return (
-            [_pruned(item) for item in cast("list[Any]", encoded)]
-            if isinstance(encoded, list)
-            else encoded.splitlines()
-        )
+        return [_pruned(item) for item in encoded]
     if not field:
         return [_pruned(encoded)]
     rows = [_pruned(item) for item in encoded.pop(field)]

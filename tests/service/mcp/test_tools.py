@@ -47,7 +47,7 @@ def test_no_tool_takes_a_principal() -> None:
 
 def test_the_descriptions_of_all_tools_fit_into_a_prompt() -> None:
     described = [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools_of(MINE)]
-    assert estimate_tokens(msgspec.json.encode(described).decode()) < 6_000
+    assert estimate_tokens(msgspec.json.encode(described).decode()) < 7_000
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agent_memory_log import UserMessage, new_event, open_sync_store
-from agent_memory_log.memory import Fact, Hits, Link, Principal, SyncMemory, SyncMemoryClient
+from agent_memory_log.memory import Fact, Hits, Link, Preference, Principal, SyncMemory, SyncMemoryClient
 from agent_memory_log.store import SyncStore
 
 DAY = datetime(2026, 3, 2, 19, tzinfo=UTC)
@@ -87,6 +87,9 @@ def test_a_question_about_a_cause_brings_the_linked_record() -> None:
         assert cause.id in [hit.id for hit in why]
         assert "trace" in next(hit for hit in why if hit.id == cause.id).matched_by
         assert cause.id not in [hit.id for hit in me.search("When did the pump break?")]
+        assert cause.id not in [hit.id for hit in me.search("Why did the pump break?", until=cause.created)]
+        me.remember(Preference("pump", "a new pump"), links=(Link("caused_by", cause.id),))
+        assert [hit.kind for hit in me.search("Why a new pump?", kinds=("preference",))] == ["preference"]
 
 
 def test_a_reranker_orders_the_hits_again() -> None:

@@ -171,7 +171,7 @@ def _search_index(
     if "profile" in plan.strategies:
         hits = [_lifted(hit) if hit.record is not None and hit.record.key else hit for hit in hits]
     if "trace" in plan.strategies:
-        hits += index.subject.ask(lambda state: _linked(hits, state, scope, now))
+        hits += index.subject.ask(lambda state: _linked(hits, call, state, scope, now))
     return hits
 
 
@@ -191,14 +191,15 @@ def _lifted(hit: Hit) -> Hit:
     return Hit(hit.score + gain, {**hit.matched_by, "profile": gain}, hit.record)
 
 
-def _linked(hits: Sequence[Hit], state: State, scope: str, now: datetime) -> list[Hit]:
-    """Return the records that the hits link to, such as their causes."""
+def _linked(hits: Sequence[Hit], call: Search, state: State, scope: str, now: datetime) -> list[Hit]:
+    """Return the records that the hits link to, such as their causes, if the call asks for records like them."""
     return [
-        Hit(TRACE * hit.score, {"trace": TRACE * hit.score}, live.record(scope, now))
+        Hit(TRACE * hit.score, {"trace": TRACE * hit.score}, record)
         for hit in hits
         if hit.record is not None
         for link in hit.record.links
         if (live := state.active(link.target, now)) is not None
+        if _is_within(record := live.record(scope, now), call)
     ]
 
 
@@ -311,20 +312,17 @@ def _search_without_index(context: Context, calls: Sequence[Search], scopes: tup
 
 def _sharing_words(records: Sequence[Record], call: Search) -> list[Hit]:
     """Return the records that share words with the query. The score is the share of the query's words."""
-    kinds = None if call.kinds is None else frozenset(call.kinds)
     words, boosted = frozenset(_words(call.query.casefold())), fold_keys(call.boost_preferences)
-    hits = (
-        _shared_words(record, words, boosted)
-        for record in records
-        if (kinds is None or record.kind in kinds) and _is_within(record, call)
-    )
+    hits = (_shared_words(record, words, boosted) for record in records if _is_within(record, call))
     return [hit for hit in hits if hit is not None]
 
 
 def _is_within(record: Record, call: Search) -> bool:
+    """Return whether a record has a kind, a time and an importance that the call asks for."""
     time = record.valid_from or record.created
     return (
-        record.stars >= call.min_importance
+        (call.kinds is None or record.kind in call.kinds)
+        and record.stars >= call.min_importance
         and (call.since is None or time >= call.since)
         and (call.until is None or time < call.until)
     )

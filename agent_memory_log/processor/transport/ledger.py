@@ -308,10 +308,9 @@ class Ledgers:
                 await self.refresh(ledger)
                 return False
             else:
+                # If the append was repeated, another processor may have appended before or after it.
                 if result.events[0].seq == ledger.version + 1:
                     ledger.fold(result.events)
-                    # The version of the result is later if the append was repeated and another processor came between.
-                    ledger.version = result.events[-1].seq
                 else:
                     await self.refresh(ledger)
                 ledger.unmarked = [message_id for message_id in ledger.unmarked if message_id not in marked]

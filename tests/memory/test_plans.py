@@ -110,7 +110,7 @@ def not_a_number(_: str) -> float:
     return float("nan")
 
 
-@pytest.mark.parametrize(("score", "reason"), [(broken, "the model is away"), (not_a_number, "nan")])
+@pytest.mark.parametrize(("score", "reason"), [(broken, "the model is away"), (not_a_number, "finite")])
 def test_a_reranker_that_fails_leaves_the_hits_and_a_note(score: Callable[[str], float], reason: str) -> None:
     texts = ["the pump broke", "the pump is blue"]
     with open_sync_store("memory:") as store:
@@ -127,3 +127,48 @@ def test_a_context_has_the_new_value_and_says_that_it_is_newer() -> None:
     (newer,) = [line for line in text.splitlines() if "31" in line]
     assert newer.endswith("(newer, and may change an earlier message)")
     assert "pitch 18" in text
+
+
+def test_what_is_forgotten_while_a_reranker_works_is_not_returned() -> None:
+    with open_sync_store("memory:") as store:
+        forgetting: list[SyncMemory] = []
+
+        def score(_: str) -> float:
+            forgetting.pop().forget(key="hobby") if forgetting else None
+            return 1.0
+
+        me = memory_of(store, [], Reranked(score))
+        me.remember(key="hobby", value="falconry")
+        assert [hit.text for hit in me.search("What is the hobby?")] == ["hobby: falconry"]
+        forgetting.append(me)
+        assert list(me.search("What is the hobby?")) == []
+
+
+def test_a_list_keeps_its_instances_under_negative_scores_of_a_reranker() -> None:
+    texts = [f"we ate sushi with friend {number}" for number in range(6)]
+    with open_sync_store("memory:") as store:
+        hits = memory_of(store, texts, Reranked(lambda _: -3.0)).search("List all the times we ate sushi")
+    assert sorted(hit.text for hit in hits) == texts
+
+
+def test_a_change_stays_above_a_fact_about_the_user() -> None:
+    with open_sync_store("memory:") as store:
+        me = memory_of(store, [])
+        me.remember(Fact("physio", "my physio for my knee is Bronwyn"))
+        event = new_event(UserMessage("my back hurts, I see some physio named Idris now"))
+        store.append_events("a", "later", event)
+        me.link_run("a", "later")
+        for question in ("Who is the physio for the knee?", "Who is my physio for my knee?"):
+            assert "Idris" in me.search(question)[0].text
+
+
+def test_the_latest_comes_first_over_several_scopes() -> None:
+    with open_sync_store("memory:") as store:
+        me = SyncMemoryClient(store).of(Principal("t", {"user": "u", "team": "x"}))
+        for day in (2, 3, 4, 5):
+            text = f"news of the physio on day {day}"
+            store.append_events("a", str(day), new_event(UserMessage(text), timestamp=DAY + timedelta(days=day)))
+            me.link_run("a", str(day), scope="team" if day % 2 else "user")
+        hits = me.search("What is the latest news of the physio?")
+    assert [hit.text[-1] for hit in hits] == ["5", "4", "3", "2"]
+    assert all(sum(hit.matched_by.values()) == pytest.approx(hit.score) for hit in hits)

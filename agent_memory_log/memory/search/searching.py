@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +30,7 @@ from agent_memory_log.memory.search.index_files import index_maker
 from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.state import State
+from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.steps import Steps, work
 
 if TYPE_CHECKING:
@@ -62,7 +64,6 @@ TRACE = 0.5
 
 RERANKED = 50
 """The fewest hits that a reranker compares."""
-
 _words = re.compile(r"\w+").findall
 
 _COMPARED_DIGITS = 9
@@ -70,10 +71,7 @@ _COMPARED_DIGITS = 9
 
 
 def search(context: Context, call: Search) -> Steps[Hits]:
-    """Return the best hits of several scopes.
-
-    Scores of different scopes are compared directly, because each score is a share of the whole query.
-    """
+    """Return the best hits of several scopes. Their scores can be compared: each is a share of the whole query."""
     (hits,) = yield from search_each(context, [call], context.readable(call.scopes))
     return hits
 
@@ -85,9 +83,7 @@ def search_each(
 
     The hits of ``with_changes`` are followed by the latest messages that may change what they say.
 
-    Raises:
-        InvalidArgument: An embedder is given and the extra ``recall`` is not installed, or the embedder has no
-            method ``embed``.
+    Raises ``InvalidArgument`` if the extra ``recall`` is missing for an embedder, or the embedder has no ``embed``.
     """
     make = index_maker()
     embedder = context.hooks.embedder
@@ -97,7 +93,8 @@ def search_each(
         return (yield from _search_without_index(context, calls, scopes))
     if embedder is not None:
         check_embedder(embedder)
-    reranked = 0 if context.hooks.reranker is None else RERANKED
+    reranker = context.hooks.reranker
+    reranked = 0 if reranker is None else RERANKED
     subjects = [context.subject(scope) for scope in scopes]
     with context.indexes.of(subjects, lambda subject: make(subject, context.indexes.folder)) as indexes:
         note, embedded = yield from _prepared(indexes, embedder, calls[0])
@@ -110,12 +107,17 @@ def search_each(
                 hits += yield from _search_index(
                     index, call, plan, scope, now, embedded, reranked, changes=call is with_changes
                 )
+            if plan.order != "best" and len(scopes) > 1:
+                hits = _by_time(hits, plan.order)
             best = _best(_without_duplicates(hits), max(plan.limit, reranked), plan.kinds)
-            if context.hooks.reranker is not None and plan.order == "best":
-                best, failure = yield from _reranked(context.hooks.reranker, call.query, best)
+            if plan.every and call.top_k is None:
+                best = _instances(best, plan.kinds)
+            if reranker is not None and plan.order == "best":
+                best, failure = yield from work(partial(_in_new_order, reranker, call.query, best))
+                best = [hit for hit in best if any(_is_remembered(hit, subject, now) for subject in subjects)]
                 note = note or failure
             if plan.every and call.top_k is None:
-                best = _every_instance(best)
+                best = _spread(best)
             hits_of_searches.append(Hits(best[: plan.limit], note, plan))
     return hits_of_searches
 
@@ -136,7 +138,7 @@ def _plans(calls: Sequence[Search], now: datetime, *, has_vectors: bool) -> list
         "profile": question.role == USER,
     }
     times = tuple(
-        (datetime.fromtimestamp(begin, UTC), datetime.fromtimestamp(end, UTC)) for begin, end in question.spans
+        (datetime.fromtimestamp(span[0], UTC), datetime.fromtimestamp(span[1], UTC)) for span in question.spans
     )
     return [
         Plan(
@@ -166,10 +168,16 @@ def _search_index(
     top_k = max(plan.limit, least)
     hits: list[Hit] = []
     # Records of the kinds that the question names come first, so they are searched for alone, too.
-    for part in [*([msgspec.structs.replace(call, kinds=plan.kinds)] if plan.kinds else []), call]:
+    for part in [
+        *([msgspec.structs.replace(call, kinds=plan.kinds)] if plan.kinds not in ((), call.kinds) else []),
+        call,
+    ]:
         hits += yield from _hits_of(index, part, top_k, scope, now, embedded, changes=changes)
-    if "profile" in plan.strategies:
-        hits = [_lifted(hit) if hit.record is not None and hit.record.key else hit for hit in hits]
+    # The index has put what holds now, the latest or the first above the rest already.
+    is_ordered = plan.order != "best" or any("update" in hit.matched_by for hit in hits)
+    if "profile" in plan.strategies and not is_ordered:
+        gains = {hit.id: PROFILE * hit.score for hit in hits if hit.record is not None and hit.record.key}
+        hits = [_gained(hit, "profile", gains.get(hit.id, 0.0)) for hit in hits]
     if "trace" in plan.strategies:
         hits += index.subject.ask(lambda state: _linked(hits, call, state, scope, now))
     return hits
@@ -185,12 +193,6 @@ def _hits_of(
     )
 
 
-def _lifted(hit: Hit) -> Hit:
-    """Return a preference or fact with a higher score, because the question is about the user."""
-    gain = PROFILE * hit.score
-    return Hit(hit.score + gain, {**hit.matched_by, "profile": gain}, hit.record)
-
-
 def _linked(hits: Sequence[Hit], call: Search, state: State, scope: str, now: datetime) -> list[Hit]:
     """Return the records that the hits link to, such as their causes, if the call asks for records like them."""
     return [
@@ -203,37 +205,61 @@ def _linked(hits: Sequence[Hit], call: Search, state: State, scope: str, now: da
     ]
 
 
-def _every_instance(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that match well enough to be instances: the best of each run, then the second of each run, …"""
-    instances = [hit for hit in hits if hit.score >= INSTANCE * hits[0].score]
+def _by_time(hits: Sequence[Hit], order: str) -> list[Hit]:
+    """Let the relevant hits of several scopes exchange their scores, as those of one index do, in the order of time."""
+    from agent_memory_log.recall.ranking.orders import RELEVANT  # noqa: PLC0415  # as in index_maker
+
+    least = RELEVANT[order] * max((hit.score for hit in hits), default=0.0)
+    relevant = sorted((hit for hit in hits if hit.score >= least), key=_time, reverse=order == "latest")
+    scores = sorted((hit.score for hit in relevant), reverse=True)
+    in_order = [_gained(hit, "order", score - hit.score) for score, hit in zip(scores, relevant, strict=True)]
+    return [*in_order, *(hit for hit in hits if hit.score < least)]
+
+
+def _gained(hit: Hit, part: str, gain: float) -> Hit:
+    """Return a hit with another score, and the part of ``matched_by`` that has changed it."""
+    if not gain:
+        return hit
+    parts = {**hit.matched_by, part: hit.matched_by.get(part, 0.0) + gain}
+    return Hit(hit.score + gain, parts, hit.record, hit.message)
+
+
+def _instances(hits: Sequence[Hit], kinds: tuple[str, ...]) -> list[Hit]:
+    """Return the hits that match well enough to be instances, and those of the kinds that the question names."""
+    least = INSTANCE * max((hit.score for hit in hits), default=0.0)
+    return [hit for hit in hits if hit.score >= least or hit.kind in kinds]
+
+
+def _spread(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the first hit of each run, then the second of each run, and so on."""
     seen = Counter[object]()
-    places: list[tuple[int, int]] = []
-    for number, hit in enumerate(instances):
+
+    def turn(hit: Hit) -> int:
         run = hit.id if hit.message is None else (hit.message.agent, hit.message.run)
-        places.append((seen[run], number))
         seen[run] += 1
-    return [instances[number] for _, number in sorted(places)]
+        return seen[run]
+
+    return sorted(hits, key=turn)
 
 
-def _reranked(reranker: Reranker, query: str, hits: list[Hit]) -> Steps[tuple[list[Hit], str]]:
-    """Return the hits in the order of the reranker, and a note if it failed. Then the hits stay as they are."""
-    return (yield from work(lambda: _in_new_order(reranker, query, hits)))
+def _is_remembered(hit: Hit, subject: Subject, now: datetime) -> bool:
+    """Return whether a subject still has what a hit shows. It may be forgotten while a reranker works."""
+    place = hit.message and (hit.message.agent, hit.message.run, hit.message.seq)
+    return subject.ask(lambda state: state.may_find(*place) if place else state.active(hit.id, now) is not None)
 
 
 def _in_new_order(reranker: Reranker, query: str, hits: list[Hit]) -> tuple[list[Hit], str]:
+    """Return the hits in the order of the reranker, and a note if it failed. Then the hits stay as they are."""
     if not hits:
         return hits, ""
     try:
         scores = [float(score) for score in reranker.rerank(query, [hit.text for hit in hits])]
-        reason = "" if len(scores) == len(hits) and all(map(math.isfinite, scores)) else f"it returned {scores}"
+        reason = "" if len(scores) == len(hits) and all(map(math.isfinite, scores)) else "not one finite score a text"
     except Exception as error:  # noqa: BLE001  # a reranker may raise anything, and the search continues without it
-        scores, reason = [], str(error) or type(error).__name__
+        scores, reason = [], str(error)[:200] or type(error).__name__
     if reason:
         return hits, f"the reranker failed, so the hits have the order of the index: {reason}"
-    scored = [
-        Hit(score, {**hit.matched_by, "reranker": score - hit.score}, hit.record, hit.message)
-        for hit, score in zip(hits, scores, strict=True)
-    ]
+    scored = [_gained(hit, "reranker", score - hit.score) for hit, score in zip(hits, scores, strict=True)]
     return sorted(scored, key=lambda hit: -hit.score), ""
 
 
@@ -313,8 +339,8 @@ def _search_without_index(context: Context, calls: Sequence[Search], scopes: tup
 def _sharing_words(records: Sequence[Record], call: Search) -> list[Hit]:
     """Return the records that share words with the query. The score is the share of the query's words."""
     words, boosted = frozenset(_words(call.query.casefold())), fold_keys(call.boost_preferences)
-    hits = (_shared_words(record, words, boosted) for record in records if _is_within(record, call))
-    return [hit for hit in hits if hit is not None]
+    within = (record for record in records if _is_within(record, call))
+    return [hit for record in within if (hit := _shared_words(record, words, boosted)) is not None]
 
 
 def _is_within(record: Record, call: Search) -> bool:

@@ -129,7 +129,7 @@ def test_a_context_has_the_new_value_and_says_that_it_is_newer() -> None:
     assert "pitch 18" in text
 
 
-def test_what_is_forgotten_while_a_reranker_works_is_not_returned() -> None:
+def test_a_memory_that_is_forgotten_while_a_reranker_works_is_not_returned() -> None:
     with open_sync_store("memory:") as store:
         forgetting: list[SyncMemory] = []
 

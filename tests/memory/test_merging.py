@@ -313,14 +313,15 @@ def test_forgetting_a_value_forgets_the_values_merged_from_it(open_memory_store:
     assert "secretly" not in repr(store.load_run(stream_of(me.principal.subject("user")), "records").log)
 
 
-def test_an_import_drops_links_to_missing_records(open_memory_store: OpenStore) -> None:
+def test_an_import_keeps_only_the_links_to_merged_values(open_memory_store: OpenStore) -> None:
     me = SyncMemoryClient(open_memory_store(), merger=PlannedMerger()).of(somebody())
-    for value in ("Python", "Go"):
-        me.remember(key="tools", value=value)
+    old = me.remember(key="tools", value="Python").record
+    assert old is not None
+    me.remember(key="tools", value="Go")
     other = SyncMemoryClient(open_memory_store()).of(somebody())
     other.import_jsonl(me.export_jsonl())
     (record,) = other.list()
-    assert (record.value, record.links) == ("Python+Go", ())
+    assert (record.value, record.links) == ("Python+Go", (Link("merged_from", old.id),))
 
 
 def test_the_merger_runs_in_a_worker_thread_without_a_lock() -> None:

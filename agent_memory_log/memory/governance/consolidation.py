@@ -16,13 +16,13 @@ from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import Maintain, Separate
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.protocols import Violation
-from agent_memory_log.memory.records.record import Record
+from agent_memory_log.memory.records.record import RESTORES, Record
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS
 from agent_memory_log.memory.records.reports.outcomes import WriteReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import CONSOLIDATED, Ledger
 from agent_memory_log.memory.stream.state import Live, State
-from agent_memory_log.memory.upkeep.archiving import RESTORES, repeated
+from agent_memory_log.memory.upkeep.archiving import repeated
 from agent_memory_log.models.tokens import CountTokens, default_counter
 from agent_memory_log.steps import Steps, work
 

@@ -20,13 +20,13 @@ from agent_memory_log.memory.operations import ListConflicts, Resolve, Unresolve
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Fact, Preference
 from agent_memory_log.memory.records.protocols import Violation
-from agent_memory_log.memory.records.record import Link, Source, envelope_of
+from agent_memory_log.memory.records.record import RESTORES, Link, Source, envelope_of, links_without
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS, RECONCILED, ConflictPair
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import Closed, Ledger
 from agent_memory_log.memory.stream.payloads import MemoryChanged
 from agent_memory_log.memory.stream.state import Live, State
-from agent_memory_log.memory.upkeep.archiving import RESTORES, repeated
+from agent_memory_log.memory.upkeep.archiving import repeated
 from agent_memory_log.steps import Steps, work
 
 RESOLVED = "resolved"
@@ -206,7 +206,7 @@ def unresolve(context: Context, call: Unresolve) -> Steps[ConflictPair]:
 
 def _bring_back(decisions: Decisions, candidate: Candidate, other: str) -> str:
     """Write an archived record again, with a link to the other one of the pair. Returns its new id."""
-    links = tuple(link for link in candidate.links if link.type != CONTRADICTS)
+    links = links_without(candidate.links, {CONTRADICTS})
     if other:
         links = (*links, Link(CONTRADICTS, other))
     decisions.write(msgspec.structs.replace(candidate, links=links), phase="unresolve")

@@ -9,7 +9,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.memory.governance.ageing import strength_of
 from agent_memory_log.memory.learning.deciding import SUPERSEDES
 from agent_memory_log.memory.operations import AuditEvents, EvolutionEvents
-from agent_memory_log.memory.records.record import MERGES, Evidence, Record
+from agent_memory_log.memory.records.record import MERGES, RESTORES, Evidence, Record
 from agent_memory_log.memory.records.reports.upkeep import AuditEvent, Evolution, EvolutionEvent
 from agent_memory_log.memory.search.reading import source_name, story_line
 from agent_memory_log.memory.stream.context import Context
@@ -27,7 +27,6 @@ from agent_memory_log.memory.stream.payloads import (
     MemoryUsed,
 )
 from agent_memory_log.memory.stream.state import Live
-from agent_memory_log.memory.upkeep.archiving import RESTORES
 from agent_memory_log.steps import Steps
 
 MOST_SOURCES = 100

@@ -35,7 +35,7 @@ from agent_memory_log.memory.policy.quotas import Room
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Consent, Relation, fold_key, fold_text
 from agent_memory_log.memory.records.quotas import NO_QUOTAS, Quotas
-from agent_memory_log.memory.records.record import MERGES, Evidence, Link, Record, envelope_of
+from agent_memory_log.memory.records.record import MERGES, Evidence, Link, Record, envelope_of, links_without
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS
 from agent_memory_log.memory.records.reports.outcomes import Action, Outcome
 from agent_memory_log.memory.stream.history import CONSOLIDATED
@@ -289,8 +289,7 @@ class Decisions:
         if refusal:
             self.block(candidate, refusal, phase=self._phase)
             return
-        own = {SUPERSEDES, MERGES} if replaced is None else {SUPERSEDES, MERGES, CONTRADICTS}
-        links = tuple(link for link in candidate.links if link.type not in own)
+        links = links_without(candidate.links, {SUPERSEDES} if replaced is None else {SUPERSEDES, CONTRADICTS})
         also_replaced = [live for live in self._replaced_by(candidate) if replaced is None or live.id != replaced.id]
         links = (*links, *(Link(SUPERSEDES, live.id) for live in also_replaced))
         if replaced is not None:
@@ -310,7 +309,7 @@ class Decisions:
 
     def consolidate(self, candidate: Candidate, parts: Sequence[Live], reason: str = CONSOLIDATED) -> Record:
         """Remember a candidate that says the same as several records, and archive these. Return the new record."""
-        links = tuple(link for link in candidate.links if link.type not in {SUPERSEDES, MERGES})
+        links = links_without(candidate.links, {SUPERSEDES, MERGES})
         links = (*links, *(Link(MERGES, live.id) for live in parts))
         record = self._add_record(candidate, links, is_new=reason != CONSOLIDATED)
         self.close(parts, "archived", by=record, reason=reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Literal, get_type_hints
@@ -20,6 +20,9 @@ _SECONDS_A_DAY = 86_400
 
 MERGES = "merged_from"
 """The type of the link from a merged record to the record whose value it contains."""
+
+RESTORES = "restores"
+"""The type of the link from a record to the archived record that it repeats."""
 
 DERIVED_FROM = "derived_from"
 """The type of the link from a record to the record that it was concluded from."""
@@ -92,6 +95,11 @@ class Link(msgspec.Struct, frozen=True, gc=False):
 
     type: str
     target: str
+
+
+def links_without(links: Iterable[Link], types: Container[str]) -> tuple[Link, ...]:
+    """Return the links whose type is none of ``types``."""
+    return tuple(link for link in links if link.type not in types)
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from msgspec.structs import astuple
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
 from agent_memory_log.memory.operations import Forget, ForgetAll
 from agent_memory_log.memory.records.kinds import Consent, fold_key, fold_text
+from agent_memory_log.memory.records.record import RESTORES
 from agent_memory_log.memory.records.reports.outcomes import ForgetReport
 from agent_memory_log.memory.search.index_files import erase_from_index
 from agent_memory_log.memory.stream.context import Context
@@ -18,7 +19,6 @@ from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
 from agent_memory_log.memory.stream.state import Live
 from agent_memory_log.memory.stream.subjects import Subject
-from agent_memory_log.memory.upkeep.archiving import RESTORES
 from agent_memory_log.memory.upkeep.erasing import Reach, Target, erase
 from agent_memory_log.steps import Steps, load
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from agent_memory_log import SyncStore, UserMessage, new_event
@@ -14,6 +16,7 @@ from agent_memory_log.memory import (
     Evidence,
     Fact,
     Link,
+    Note,
     Record,
     Source,
     SyncMemory,
@@ -139,6 +142,46 @@ def test_only_a_conflict_can_be_resolved(open_memory_store: OpenStore) -> None:
         me.resolve(older.id, newer.id, keep="merged")
     assert stranger.conflicts() == ()
     assert len(me.conflicts()) == 1
+
+
+def _import_line(me: SyncMemory, links: list[Link]) -> object:
+    line = {"kind": "note", "data": {}, "text": "a passport", "links": links}
+    return me.import_jsonl(b"\n".join(map(msgspec.json.encode, ({"format": "agent-memory-log-records/1"}, line))))
+
+
+def _update(me: SyncMemory, links: list[Link]) -> object:
+    record = me.remember(Note(), text="a passport").record
+    assert record is not None
+    return me.update(record.id, links=links)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda me, links: me.remember(Note(), text="a passport", links=links),
+        lambda me, links: me.add_from_draft(Candidate(Note(), text="a passport", links=tuple(links))),
+        lambda me, links: me.write([Candidate(Note(), text="a passport", links=tuple(links))]),
+        lambda me, links: me.write([Candidate(Note(), text="a passport", links=tuple(links))], origin="import"),
+        _update,
+        _import_line,
+    ],
+)
+def test_a_caller_cannot_write_the_links_of_the_library(
+    open_memory_store: OpenStore, write: Callable[[SyncMemory, list[Link]], object]
+) -> None:
+    me = SyncMemoryClient(open_memory_store()).of(somebody())
+    older, newer = two_records(me)
+    archived = remembered(me, "colour", "blue")
+    me.delete(archived.id)
+    targets = (older.id, newer.id, archived.id)
+    write(me, [*(Link(name, target) for name in ("restores", "reconciled") for target in targets), Link("a", "b")])
+    assert len(me.conflicts()) == me.health().conflicts_open == 1
+    restored = me.restore(archived.id).record
+    assert restored is not None
+    assert restored.value == "blue"
+    me.forget(id=older.id)
+    (kept,) = me.list(kinds=["note"])
+    assert (kept.text, kept.links) == ("a passport", (Link("a", "b"),))
 
 
 def test_a_merger_gives_the_merged_text(open_memory_store: OpenStore) -> None:

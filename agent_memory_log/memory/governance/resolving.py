@@ -98,8 +98,16 @@ def list_conflicts(context: Context, call: ListConflicts) -> Steps[tuple[Conflic
 
 def _open_pairs(context: Context, state: State, scope: str) -> list[ConflictPair]:
     now = context.hooks.now()
-    lives: _Lives = {live.id: (live, None) for live in state.records.values() if not live.is_expired(now)}
-    return _pairs(state, lives, scope, now, is_open=True)
+    return _pairs(state, _of_state(state, now), scope, now, is_open=True)
+
+
+def count_open(state: State, now: datetime) -> int:
+    """Return the number of open conflicts."""
+    return sum(linked.resolution == "" for linked in _linked(_of_state(state, now)))
+
+
+def _of_state(state: State, now: datetime) -> _Lives:
+    return {live.id: (live, None) for live in state.records.values() if not live.is_expired(now)}
 
 
 def _of_ledger(ledger: Ledger) -> _Lives:

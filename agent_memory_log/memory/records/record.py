@@ -91,7 +91,11 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
-    """A link to another record: its ``type``, such as ``supersedes``, and the id of the ``target``."""
+    """A link to another record: its ``type``, such as ``supersedes``, and the id of the ``target``.
+
+    The links ``restores``, ``reconciled`` and ``merged_from`` of a caller are left out: only the library writes them.
+    An import keeps ``merged_from``.
+    """
 
     type: str
     target: str

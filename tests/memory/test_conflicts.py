@@ -15,8 +15,10 @@ from agent_memory_log.memory import (
     Episode,
     Evidence,
     Fact,
+    Limit,
     Link,
     Note,
+    Quotas,
     Record,
     Source,
     SyncMemory,
@@ -204,6 +206,20 @@ def test_a_merged_text_passes_the_policy(open_memory_store: OpenStore) -> None:
     with pytest.raises(MemoryStopped):
         strict.resolve(older.id, newer.id, keep="merged", text="eats meat at weekends")
     assert values_of(me) == {older.value, newer.value}
+
+
+@pytest.mark.parametrize("text", ["eats meat at weekends", "x" * 5_000])
+def test_a_merged_text_needs_consent_and_room(open_memory_store: OpenStore, text: str) -> None:
+    me = SyncMemoryClient(open_memory_store(), quotas=Quotas(content_bytes=Limit(hard=1_000))).of(somebody())
+    older, newer = two_records(me)
+    if len(text) < 1_000:
+        me.ask_consent("fact")
+    reason = "consent_asked" if len(text) < 1_000 else "quota:content_bytes"
+    with pytest.raises(MemoryStopped, match=reason):
+        me.resolve(older.id, newer.id, keep="merged", text=text)
+    assert {record.value for record in me.list(kinds=["fact"])} == {older.value, newer.value}
+    assert len(me.conflicts()) == 1
+    assert me.health().blocked == {reason: 1}
 
 
 def say(store: SyncStore, me: SyncMemory, run: str, text: str) -> None:

@@ -82,7 +82,7 @@ def test_a_merged_record_has_the_evidence_of_both_values(open_memory_store: Open
     assert (first.reason, second.action, second.reason, second.superseded) == ("", "written", "merged", old.id)
     assert (new.value, new.text, new.evidence) == (BOTH, f"Tools: {BOTH}", _evidence(2) + _evidence(1))
     assert (new.confidence, new.importance, new.tags, new.entities) == (0.8, 0.5, ("b", "a"), ("G", "P"))
-    assert new.links == (Link("supersedes", old.id), Link("merged_from", old.id))
+    assert new.links == (Link("merged_from", old.id), Link("supersedes", old.id))
     assert _values(me) == ["Python", BOTH]
     # The decision is in the log, so a client without a merger reads the same state.
     alone = SyncMemoryClient(open_memory_store()).of(me.principal)

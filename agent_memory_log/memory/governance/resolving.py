@@ -153,13 +153,15 @@ def resolve(context: Context, call: Resolve) -> Steps[ConflictPair]:
         candidate = (yield from _merged(context, scope, linked, call)) if call.keep == "merged" else None
 
         def decide(state: State, now: datetime) -> Decisions:
-            decisions = Decisions(state, scope, now, None)
+            decisions = Decisions(state, scope, now, None, quotas=context.hooks.quotas)
             first, second = (state.active(record, now) for record in (call.id, call.other))
             if first is not None and second is not None:
                 _end(decisions, call, first, second, candidate)
             return decisions
 
-        yield from decided(context, scope, decide)
+        decisions = yield from decided(context, scope, decide)
+        for blocked in decisions.outcomes:
+            raise MemoryStopped(f"the memory is not allowed: {blocked.reason}", reason=blocked.reason)
     return (yield from _one_pair(context, scope, records))
 
 

@@ -26,6 +26,7 @@ from agent_memory_log.memory import (
 )
 from agent_memory_log.memory.policy import MemoryPolicy
 from agent_memory_log.memory.records.reports.conflicts import Trust
+from tests.growth import calls_of
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 
 __all__ = ["open_memory_store", "store_url"]
@@ -184,6 +185,22 @@ def test_a_caller_cannot_write_the_links_of_the_library(
     me.forget(id=older.id)
     (kept,) = me.list(kinds=["note"])
     assert (kept.text, kept.links) == ("a passport", (Link("a", "b"),))
+
+
+_LETTERS = str.maketrans("0123456789", "abcdefghij")
+
+
+def test_the_work_for_each_conflict_of_one_record_stays_the_same(open_memory_store: OpenStore) -> None:
+    counts: list[int] = []
+    for size in (50, 200):
+        me = SyncMemoryClient(open_memory_store()).of(somebody())
+        hub = remembered(me, "door", "the blue door")
+        links = (Link("contradicts", hub.id),)
+        words = (str(number).translate(_LETTERS) for number in range(size))  # two numbers would be a conflict
+        me.write([Candidate(Note(), text=f"gate{word} plank{word}", links=links) for word in words])
+        assert len(me.conflicts()) == size
+        counts.append(calls_of(me.conflicts))
+    assert counts[1] < 4.6 * counts[0]
 
 
 def test_a_merger_gives_the_merged_text(open_memory_store: OpenStore) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -115,14 +116,20 @@ def _of_ledger(ledger: Ledger) -> _Lives:
 
 
 def _pairs(state: State, lives: _Lives, scope: str, now: datetime, *, is_open: bool) -> list[ConflictPair]:
+    trust = _trust_at(state, now)
     return [
-        _pair(state, lives, linked, scope, now)
+        _pair(lives, linked, scope, now, trust)
         for linked in _linked(lives)
         if (linked.resolution == "") == is_open and linked.resolution is not None
     ]
 
 
-def _pair(state: State, lives: _Lives, linked: _Linked, scope: str, now: datetime) -> ConflictPair:
+def _trust_at(state: State, now: datetime) -> Callable[[str], float]:
+    """Return a function that computes the trust in each record once. A closed record has no trust."""
+    return cache(lambda record: trust_in(state, state.records[record], now).value if record in state.records else 0.0)
+
+
+def _pair(lives: _Lives, linked: _Linked, scope: str, now: datetime, trust: Callable[[str], float]) -> ConflictPair:
     difference = difference_of(linked.older, linked.newer)
     end = linked.newer_end
     merged = lives.get(end.by) if end is not None and linked.resolution == "merged" else None
@@ -130,15 +137,12 @@ def _pair(state: State, lives: _Lives, linked: _Linked, scope: str, now: datetim
         live.record(scope, now) if closed is None else live.record_as(scope, closed.status)
         for live, closed in ((linked.newer, linked.newer_end), (linked.older, linked.older_end))
     )
-    trust = tuple(
-        trust_in(state, live, now).value if live.id in state.records else 0.0 for live in (linked.newer, linked.older)
-    )
     return ConflictPair(
         newer,
         older,
         "contradiction" if difference is None else difference.kind,
         "linked" if difference is None else difference.reason,
-        (trust[0], trust[1]),
+        (trust(linked.newer.id), trust(linked.older.id)),
         "resolved" if linked.resolution else "open",
         linked.resolution or "",
         None if merged is None else merged[0].record(scope, now),
@@ -241,7 +245,8 @@ def _one_pair(context: Context, scope: str, records: frozenset[str]) -> Steps[Co
     lives = _of_ledger(ledger)
     for linked in _linked(lives):
         if linked.records == records:
-            return _pair(ledger.state, lives, linked, scope, context.hooks.now())
+            now = context.hooks.now()
+            return _pair(lives, linked, scope, now, _trust_at(ledger.state, now))
     raise InvalidArgument("a record of the conflict is no longer there: another writer changed or forgot it")
 
 

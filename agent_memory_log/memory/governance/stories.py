@@ -147,11 +147,9 @@ def _chain(lives: dict[str, Live], record: str) -> list[str]:
     """Return a record and the records that it was made from, directly or not, each once."""
     chain = [record]
     for origin in chain:  # grows during the loop
-        chain += [
-            link.target
-            for link in lives[origin].memory.links
-            if link.type in _ORIGINS and link.target in lives and link.target not in chain
-        ][: max(0, MOST_SOURCES - len(chain))]
+        targets = dict.fromkeys(link.target for link in lives[origin].memory.links if link.type in _ORIGINS)
+        new = [target for target in targets if target in lives and target not in chain]
+        chain += new[: max(0, MOST_SOURCES - len(chain))]
     return chain
 
 

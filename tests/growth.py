@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from agent_memory_log import EventData, Snapshot, new_event, open_store, open_sync_store
@@ -71,6 +73,22 @@ def growth(small: Callable[[], object], large: Callable[[], object], enough: flo
         if ratio <= enough:
             break
     return ratio
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Return the number of function calls that some work makes, which is the same on each machine."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 def cost(call: Callable[[], object]) -> float:

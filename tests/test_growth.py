@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from agent_memory_log import open_sync_store
 from agent_memory_log.events.payloads import ToolCall, ToolResult
 from agent_memory_log.interchange.atif import from_atif
-from agent_memory_log.memory import Candidate, Preference, Principal, SyncMemoryClient
+from agent_memory_log.memory import Candidate, Preference, Principal, SyncMemoryClient, alias_key
 from agent_memory_log.memory.extraction.rules import RuleExtractor
 from agent_memory_log.memory.extraction.statements import read_statements
 from agent_memory_log.memory.search import searching
@@ -51,6 +52,15 @@ _NOW = datetime(2026, 6, 1, tzinfo=UTC)
 @pytest.mark.parametrize("provider", provider_names())
 def test_transcripts_take_linear_time(provider: str) -> None:
     assert slow_transcripts(provider, 500, MOST) == {}
+
+
+def test_a_name_with_many_titles_takes_linear_time() -> None:
+    numbers = count()  # no name is read twice, so that no cache helps
+
+    def read(titles: str) -> None:
+        alias_key(f"{titles}Ana {next(numbers)}")
+
+    assert growth(partial(read, "dr " * 50_000), partial(read, "dr " * 200_000), MOST) <= MOST
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from agent_memory_log import SyncStore, UserMessage, new_event
@@ -13,7 +15,10 @@ from agent_memory_log.memory import (
     Episode,
     Evidence,
     Fact,
+    Limit,
     Link,
+    Note,
+    Quotas,
     Record,
     Source,
     SyncMemory,
@@ -21,6 +26,7 @@ from agent_memory_log.memory import (
 )
 from agent_memory_log.memory.policy import MemoryPolicy
 from agent_memory_log.memory.records.reports.conflicts import Trust
+from tests.growth import calls_of
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 
 __all__ = ["open_memory_store", "store_url"]
@@ -141,6 +147,62 @@ def test_only_a_conflict_can_be_resolved(open_memory_store: OpenStore) -> None:
     assert len(me.conflicts()) == 1
 
 
+def _import_line(me: SyncMemory, links: list[Link]) -> object:
+    line = {"kind": "note", "data": {}, "text": "a passport", "links": links}
+    return me.import_jsonl(b"\n".join(map(msgspec.json.encode, ({"format": "agent-memory-log-records/1"}, line))))
+
+
+def _update(me: SyncMemory, links: list[Link]) -> object:
+    record = me.remember(Note(), text="a passport").record
+    assert record is not None
+    return me.update(record.id, links=links)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda me, links: me.remember(Note(), text="a passport", links=links),
+        lambda me, links: me.add_from_draft(Candidate(Note(), text="a passport", links=tuple(links))),
+        lambda me, links: me.write([Candidate(Note(), text="a passport", links=tuple(links))]),
+        lambda me, links: me.write([Candidate(Note(), text="a passport", links=tuple(links))], origin="import"),
+        _update,
+        _import_line,
+    ],
+)
+def test_a_caller_cannot_write_the_links_of_the_library(
+    open_memory_store: OpenStore, write: Callable[[SyncMemory, list[Link]], object]
+) -> None:
+    me = SyncMemoryClient(open_memory_store()).of(somebody())
+    older, newer = two_records(me)
+    archived = remembered(me, "colour", "blue")
+    me.delete(archived.id)
+    targets = (older.id, newer.id, archived.id)
+    write(me, [*(Link(name, target) for name in ("restores", "reconciled") for target in targets), Link("a", "b")])
+    assert len(me.conflicts()) == me.health().conflicts_open == 1
+    restored = me.restore(archived.id).record
+    assert restored is not None
+    assert restored.value == "blue"
+    me.forget(id=older.id)
+    (kept,) = me.list(kinds=["note"])
+    assert (kept.text, kept.links) == ("a passport", (Link("a", "b"),))
+
+
+_LETTERS = str.maketrans("0123456789", "abcdefghij")
+
+
+def test_the_work_for_each_conflict_of_one_record_stays_the_same(open_memory_store: OpenStore) -> None:
+    counts: list[int] = []
+    for size in (50, 200):
+        me = SyncMemoryClient(open_memory_store()).of(somebody())
+        hub = remembered(me, "door", "the blue door")
+        links = (Link("contradicts", hub.id),)
+        words = (str(number).translate(_LETTERS) for number in range(size))  # two numbers would be a conflict
+        me.write([Candidate(Note(), text=f"gate{word} plank{word}", links=links) for word in words])
+        assert len(me.conflicts()) == size
+        counts.append(calls_of(me.conflicts))
+    assert counts[1] < 4.6 * counts[0]
+
+
 def test_a_merger_gives_the_merged_text(open_memory_store: OpenStore) -> None:
     class Both:
         def merge(self, record: Record, candidate: Candidate, /) -> str:
@@ -161,6 +223,20 @@ def test_a_merged_text_passes_the_policy(open_memory_store: OpenStore) -> None:
     with pytest.raises(MemoryStopped):
         strict.resolve(older.id, newer.id, keep="merged", text="eats meat at weekends")
     assert values_of(me) == {older.value, newer.value}
+
+
+@pytest.mark.parametrize("text", ["eats meat at weekends", "x" * 5_000])
+def test_a_merged_text_needs_consent_and_room(open_memory_store: OpenStore, text: str) -> None:
+    me = SyncMemoryClient(open_memory_store(), quotas=Quotas(content_bytes=Limit(hard=1_000))).of(somebody())
+    older, newer = two_records(me)
+    if len(text) < 1_000:
+        me.ask_consent("fact")
+    reason = "consent_asked" if len(text) < 1_000 else "quota:content_bytes"
+    with pytest.raises(MemoryStopped, match=reason):
+        me.resolve(older.id, newer.id, keep="merged", text=text)
+    assert {record.value for record in me.list(kinds=["fact"])} == {older.value, newer.value}
+    assert len(me.conflicts()) == 1
+    assert me.health().blocked == {reason: 1}
 
 
 def say(store: SyncStore, me: SyncMemory, run: str, text: str) -> None:

@@ -97,6 +97,19 @@ def test_a_withdrawal_for_a_kind_forgets_records_with_and_without_keys(open_memo
     assert me.withdraw_consent("episode").records == 0, "it may be repeated"
 
 
+def test_a_withdrawal_reaches_the_records_that_repeat_the_value(open_memory_store: OpenStore) -> None:
+    clock = SetClock()
+    me = me_in(open_memory_store, clock=clock)
+    for key in ("travel.seat", "travel.meal"):
+        me.remember(key=key, value=f"{SECRET} {key}")
+    clock.move(days=5)
+    assert len(me.maintain(profile_tokens=1, weak_below=0).consolidated) == 1
+    me.withdraw_consent("preference", "travel.seat")
+    assert f"{SECRET} travel.seat" not in me.export_jsonl().decode()
+    me.maintain(profile_tokens=100, weak_below=0)
+    assert stored(me) == {f"travel.meal: {SECRET} travel.meal"}
+
+
 def test_asking_again_takes_back_no_given_consent(open_memory_store: OpenStore) -> None:
     me = me_in(open_memory_store)
     me.give_consent("fact")

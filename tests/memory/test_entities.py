@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory_log.memory.entities import MOST_ENTITIES, alias_key, entities_of, unique_names
+from agent_memory_log.memory.entities import MOST_ENTITIES, alias_key, aliases, entities_of, unique_names
 from agent_memory_log.memory.entities.languages import given_names, languages
 
 FOUND: Sequence[tuple[str, tuple[str, ...]]] = [
@@ -123,6 +123,13 @@ def test_the_longest_alias_takes_the_place_of_the_first() -> None:
 @given(st.text())
 def test_the_key_of_a_key_is_the_key(name: str) -> None:
     assert alias_key(alias_key(name)) == alias_key(name)
+
+
+def test_a_long_name_is_not_kept_in_the_cache() -> None:
+    name = "Dr. " + "x" * 1_000 + " Ana Ruiz"
+    before = aliases._cached_key.cache_info()
+    assert alias_key(name) == alias_key(name.removeprefix("Dr. "))
+    assert aliases._cached_key.cache_info() == before
 
 
 def test_words_are_in_lower_case_and_have_one_meaning() -> None:

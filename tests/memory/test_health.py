@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent_memory_log import SyncStore, UserMessage, new_event, open_sync_store
-from agent_memory_log.memory import Candidate, Episode, Evidence, Fact, Preference, SyncMemory, SyncMemoryClient
+from agent_memory_log.memory import Candidate, Episode, Evidence, Fact, Preference, Record, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.extraction.merger import ModelMerger
 from agent_memory_log.models import ScriptedModel
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
@@ -147,6 +147,20 @@ def test_a_story_goes_back_to_the_records_that_a_record_was_made_from(open_memor
     ]
     assert [step.time for step in story.events] == sorted(step.time for step in story.events)
     assert me.evolution_events("unknown") is None
+
+
+def test_a_story_names_a_merged_record_once(open_memory_store: OpenStore) -> None:
+    class Both:
+        def merge(self, record: Record, candidate: Candidate, /) -> str:
+            return f"{record.value} and {candidate.value}"
+
+    me, _ = opened(open_memory_store(), merger=Both())
+    first, second = (me.remember(key="city", value=value).record for value in ("Bern", "Basel"))
+    assert first is not None
+    assert second is not None
+    story = me.evolution_events(second.id)
+    assert story is not None
+    assert story.sources == (first.id,)
 
 
 def test_a_model_writes_the_summary() -> None:

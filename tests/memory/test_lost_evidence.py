@@ -19,6 +19,7 @@ from agent_memory_log.memory import (
     Candidate,
     Evidence,
     Extraction,
+    Link,
     Record,
     RunSlice,
     SyncMemory,
@@ -29,7 +30,7 @@ from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.upkeep.maintaining import owing_streams, purge_all, purge_indexes
 from agent_memory_log.steps import run_sync
 from agent_memory_log.store import Erasures
-from tests.memory.stores import OpenStore, SaidPreferences, open_memory_store, somebody, store_url
+from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 from tests.store_clock import StoreClock
 
 __all__ = ["open_memory_store", "store_url"]
@@ -222,6 +223,93 @@ def test_a_merged_value_falls_with_any_part(open_memory_store: OpenStore, erase:
         assert "fine bread" not in repr(memory.list())
     me.purge()
     assert "fine bread" not in stream_text(store, me)
+
+
+def stated(me: SyncMemory, key: str, name: str) -> Record:
+    """Append a statement to a run of its own, and remember it with this evidence. Return the record."""
+    run, value = f"{me.principal.tenant} {name}", f"fine {name}"
+    me._store.get().append_events(AGENT, run, new_event(UserMessage(value)))
+    record = me.remember(key=key, value=value, evidence=[Evidence(AGENT, run, 1)]).record
+    assert record is not None
+    return record
+
+
+def restored(me: SyncMemory, record: Record, _: SetClock) -> SyncMemory:
+    me.delete(record.id)
+    me.restore(record.id)
+    return me
+
+
+def reopened(me: SyncMemory, record: Record, _: SetClock) -> SyncMemory:
+    other = me.remember(key="drink", value="tea", links=[Link("contradicts", record.id)]).record
+    assert other is not None
+    me.resolve(record.id, other.id, keep="second")
+    me.unresolve(record.id, other.id)
+    return me
+
+
+def consolidated(me: SyncMemory, clock: SetClock) -> str:
+    stated(me, "trip.drink", "tea")
+    clock.move(days=5)
+    (change,) = me.maintain(profile_tokens=1, weak_below=0).consolidated
+    return change.record
+
+
+def separated(me: SyncMemory, _: Record, clock: SetClock) -> SyncMemory:
+    me.separate(consolidated(me, clock))
+    return me
+
+
+def returned(me: SyncMemory, _: Record, clock: SetClock) -> SyncMemory:
+    consolidated(me, clock)
+    me._store.get().redact_events(AGENT, f"{me.principal.tenant} tea", [1])
+    assert [change.key for change in me.maintain(profile_tokens=1_000).returned] == ["trip.food"]
+    return me
+
+
+def imported(me: SyncMemory, _: Record, clock: SetClock) -> SyncMemory:
+    other = SyncMemoryClient(me._store.get(), clock=clock).of(somebody(user="43"))
+    other.import_jsonl(me.export_jsonl())
+    return other
+
+
+@pytest.mark.parametrize("written_again", [restored, reopened, separated, returned, imported])
+@pytest.mark.parametrize("part", ["soup", "bread"])
+def test_a_merged_value_that_is_written_again_falls_with_any_part(
+    open_memory_store: OpenStore, written_again: Callable[[SyncMemory, Record, SetClock], SyncMemory], part: str
+) -> None:
+    clock = SetClock()
+    me = SyncMemoryClient(open_memory_store(), merger=Joins(), clock=clock).of(somebody(user="42"))
+    stated(me, "trip.food", "soup")
+    record = stated(me, "trip.food", "bread")
+    memory = written_again(me, record, clock)
+    assert "fine soup and fine bread" in [kept.value for kept in memory.list()]
+    me._store.get().redact_events(AGENT, f"{me.principal.tenant} {part}", [1])
+    assert f"fine {part}" not in repr(memory.list())
+    memory.purge()
+    assert f"fine {part}" not in stream_text(me._store.get(), memory)
+
+
+def test_the_parts_of_a_restored_record_return_when_it_falls(open_memory_store: OpenStore) -> None:
+    clock = SetClock()
+    me = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody(user="42"))
+    stated(me, "trip.food", "soup")
+    whole = consolidated(me, clock)
+    me.delete(whole)
+    me.restore(whole)
+    me._store.get().redact_events(AGENT, f"{me.principal.tenant} soup", [1])
+    assert me.list() == ()
+    me.maintain(profile_tokens=1_000)
+    assert [kept.value for kept in me.list()] == ["fine tea"]
+
+
+@pytest.mark.parametrize("part", ["soup", "bread"])
+def test_an_update_of_its_links_keeps_the_parts_of_a_merged_value(open_memory_store: OpenStore, part: str) -> None:
+    me = SyncMemoryClient(open_memory_store(), merger=Joins()).of(somebody(user="42"))
+    stated(me, "food", "soup")
+    me.update(stated(me, "food", "bread").id, links=[])
+    me._store.get().redact_events(AGENT, f"{me.principal.tenant} {part}", [1])
+    assert me.list() == ()
 
 
 @ERASING

@@ -16,7 +16,9 @@ from agent_memory_log.memory import (
     Episode,
     Evidence,
     Fact,
+    Limit,
     MaintainReport,
+    Quotas,
     Record,
     SyncMemory,
     SyncMemoryClient,
@@ -246,6 +248,20 @@ def _profile(me: SyncMemory, clock: SetClock) -> None:
 
 def count_words(text: str) -> int:
     return len(text.split())
+
+
+def test_a_consolidated_record_needs_consent_and_room(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me, clock = opened(store)
+    _profile(me, clock)
+    small = SyncMemoryClient(store, clock=clock, quotas=Quotas(content_bytes=Limit(hard=60))).of(me.principal)
+    before = active(me)
+    assert small.maintain(profile_tokens=1).consolidated == ()
+    assert me.health().blocked == {"quota:content_bytes": 1}
+    me.withdraw_consent("preference", "travel")
+    assert me.maintain(profile_tokens=1).consolidated == ()
+    assert sorted(record.text for record in me.list(kinds=["preference"])) == before
+    assert me.health().blocked == {"consent_withdrawn": 1}
 
 
 def test_a_large_profile_is_consolidated_by_the_first_part_of_its_keys(open_memory_store: OpenStore) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -21,6 +18,7 @@ from agent_memory_log.memory.governance import maintenance
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.stream.payloads import MemoryClosed, MemoryMaintained
 from tests import processes
+from tests.growth import calls_of
 from tests.memory.stores import TOGETHER, SetClock, somebody
 from tests.memory.test_machine import CrashingStore
 
@@ -144,22 +142,6 @@ def test_a_crash_at_any_write_repeats_nothing(after: bool, monkeypatch: pytest.M
         _opened(raw, clock).maintain()
         check(raw, 2)
         raw.delete_run(stream_of(TOGETHER.subject("user")), STREAM_RUN)
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """Return the number of function calls that some work makes, which is the same on each machine."""
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 def test_the_work_of_a_round_is_linear() -> None:

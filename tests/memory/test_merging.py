@@ -82,7 +82,7 @@ def test_a_merged_record_has_the_evidence_of_both_values(open_memory_store: Open
     assert (first.reason, second.action, second.reason, second.superseded) == ("", "written", "merged", old.id)
     assert (new.value, new.text, new.evidence) == (BOTH, f"Tools: {BOTH}", _evidence(2) + _evidence(1))
     assert (new.confidence, new.importance, new.tags, new.entities) == (0.8, 0.5, ("b", "a"), ("G", "P"))
-    assert new.links == (Link("supersedes", old.id), Link("merged_from", old.id))
+    assert new.links == (Link("merged_from", old.id), Link("supersedes", old.id))
     assert _values(me) == ["Python", BOTH]
     # The decision is in the log, so a client without a merger reads the same state.
     alone = SyncMemoryClient(open_memory_store()).of(me.principal)
@@ -313,14 +313,15 @@ def test_forgetting_a_value_forgets_the_values_merged_from_it(open_memory_store:
     assert "secretly" not in repr(store.load_run(stream_of(me.principal.subject("user")), "records").log)
 
 
-def test_an_import_drops_links_to_missing_records(open_memory_store: OpenStore) -> None:
+def test_an_import_keeps_only_the_links_to_merged_values(open_memory_store: OpenStore) -> None:
     me = SyncMemoryClient(open_memory_store(), merger=PlannedMerger()).of(somebody())
-    for value in ("Python", "Go"):
-        me.remember(key="tools", value=value)
+    old = me.remember(key="tools", value="Python").record
+    assert old is not None
+    me.remember(key="tools", value="Go")
     other = SyncMemoryClient(open_memory_store()).of(somebody())
     other.import_jsonl(me.export_jsonl())
     (record,) = other.list()
-    assert (record.value, record.links) == ("Python+Go", ())
+    assert (record.value, record.links) == ("Python+Go", (Link("merged_from", old.id),))
 
 
 def test_the_merger_runs_in_a_worker_thread_without_a_lock() -> None:

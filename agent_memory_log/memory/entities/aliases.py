@@ -17,15 +17,24 @@ from agent_memory_log.memory.entities.languages import titles
 _FULL_NAME: Final = 2
 """The fewest words of a name that stays the same name without its title."""
 
+_LONGEST_CACHED: Final = 256
+"""The most characters of a name in the cache, so that the cache stays small. Names of people and things are shorter."""
 
-@lru_cache(maxsize=16_384)
+
 def alias_key(name: str) -> str:
     """Return the form of a name that all of its aliases have. It is not for display."""
+    return _cached_key(name) if len(name) <= _LONGEST_CACHED else _key(name)
+
+
+def _key(name: str) -> str:
     folded = _folded(name)
     words = [bare for word in folded.split() if (bare := word.rstrip(".,"))]
-    while len(words) > _FULL_NAME and len(words[0]) > 1 and words[0] in titles():
-        del words[0]
-    return " ".join(words) or folded.strip()
+    last = max(0, len(words) - _FULL_NAME)  # the titles end before the full name
+    begin = next((place for place in range(last) if len(words[place]) == 1 or words[place] not in titles()), last)
+    return " ".join(words[begin:]) or folded.strip()
+
+
+_cached_key = lru_cache(maxsize=16_384)(_key)
 
 
 def unique_names(names: Iterable[str]) -> tuple[str, ...]:

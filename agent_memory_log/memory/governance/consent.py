@@ -24,6 +24,7 @@ from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.upkeep.erasing import Reach, Target, erase
+from agent_memory_log.memory.upkeep.forgetting import with_merged
 from agent_memory_log.steps import Steps
 
 _PHASE = "consent"
@@ -79,7 +80,7 @@ def withdraw_consent(context: Context, call: WithdrawConsent) -> Steps[ForgetRep
         decisions.write(candidate, phase=_PHASE)
         return decisions.events
 
-    target = Target(lambda _: chooses, chooses_note, also=consent)
+    target = Target(lambda ledger: with_merged(ledger, chooses), chooses_note, also=consent)
     report = yield from erase(context, scope, target, Reach(call.evidence))
     yield from erase_from_index(context.subject(scope), context.indexes.folder)
     return report

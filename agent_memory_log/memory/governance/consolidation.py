@@ -16,13 +16,14 @@ from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import Maintain, Separate
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.protocols import Violation
-from agent_memory_log.memory.records.record import Record
+from agent_memory_log.memory.records.quotas import Quotas
+from agent_memory_log.memory.records.record import RESTORES, Record
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS
 from agent_memory_log.memory.records.reports.outcomes import WriteReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import CONSOLIDATED, Ledger
 from agent_memory_log.memory.stream.state import Live, State
-from agent_memory_log.memory.upkeep.archiving import RESTORES, repeated
+from agent_memory_log.memory.upkeep.archiving import repeated
 from agent_memory_log.models.tokens import CountTokens, default_counter
 from agent_memory_log.steps import Steps, work
 
@@ -98,15 +99,22 @@ class Returning(Decisions):
 
 
 class Consolidating(Decisions):
-    """The decision to carry out plans. A plan whose records changed meanwhile is left out."""
+    """The decision to carry out plans. A plan whose records changed meanwhile, or whose record is blocked, is left out.
 
-    def __init__(self, state: State, scope: str, now: datetime, plans: Sequence[Plan]) -> None:
-        super().__init__(state, scope, now, None)
+    Args:
+        plans: The plans.
+        quotas: The limits of the subject.
+    """
+
+    def __init__(self, state: State, scope: str, now: datetime, plans: Sequence[Plan], quotas: Quotas) -> None:
+        super().__init__(state, scope, now, None, quotas=quotas)
         self.consolidated: list[tuple[Record, Plan]] = []
         for plan in plans:
             if plan.holds(state):
                 parts = [state.records[part.id] for part in plan.parts]
-                self.consolidated.append((self.consolidate(plan.candidate, parts), plan))
+                record = self.consolidate(plan.candidate, parts)
+                if record is not None:
+                    self.consolidated.append((record, plan))
 
 
 class _Separating(Decisions):

@@ -17,9 +17,9 @@ from agent_memory_log.memory.conflicts.claims import read_claim
 from agent_memory_log.memory.conflicts.comparing import compare
 from agent_memory_log.memory.governance.ageing import strength_of
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, fold_key, fold_text, kind_named
+from agent_memory_log.memory.records.record import RESTORES
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS
 from agent_memory_log.memory.stream.state import Live
-from agent_memory_log.memory.upkeep.archiving import RESTORES
 from agent_memory_log.memory.upkeep.mentions import words_in
 
 SAME_WORDS = 0.8

@@ -6,9 +6,9 @@ from collections import Counter
 
 from agent_memory_log.memory.governance.ageing import strength_of
 from agent_memory_log.memory.governance.maintenance import DONE
+from agent_memory_log.memory.governance.resolving import count_open
 from agent_memory_log.memory.operations import CheckHealth, CountRecords
 from agent_memory_log.memory.records.principals import VECTORS_RUN
-from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS
 from agent_memory_log.memory.records.reports.upkeep import Health
 from agent_memory_log.memory.search.index_files import index_maker
 from agent_memory_log.memory.search.reading import stats
@@ -42,10 +42,7 @@ def check_health(context: Context, _: CheckHealth) -> Steps[Health]:
         strengths = [strength_of(live, now) for live in lives]
         layers.update(strength.layer for strength in strengths)
         weak += sum(strength.retrievability < WEAK_BELOW for strength in strengths)
-        active = {live.id for live in lives}
-        conflicts += sum(
-            link.type == CONTRADICTS and link.target in active for live in lives for link in live.memory.links
-        )
+        conflicts += subject.ask(lambda state: count_open(state, now))
         records += len(lives)
         versions.append(subject.ask(lambda state: state.version))
         linked = subject.ask(lambda state: {run_id: state.positions.get(run_id, 0) for run_id in state.linked})

@@ -270,7 +270,8 @@ class _Round:
                 )
                 if candidate is not None:
                     plans.append(Plan(group, parts, candidate))
-            done = yield from self._decided(lambda state, now: Consolidating(state, self._scope, now, plans))  # noqa: B023  # called at once
+            quotas = self._context.hooks.quotas
+            done = yield from self._decided(lambda state, now: Consolidating(state, self._scope, now, plans, quotas))  # noqa: B023  # called at once
             for record, plan in done.consolidated:
                 why = f"{len(plan.parts)} {plan.group.kind}" + (f": {plan.group.topic}" if plan.group.topic else "")
                 self._report.add("consolidated", record, why, plan.group.records)

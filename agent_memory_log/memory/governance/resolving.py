@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -20,13 +21,13 @@ from agent_memory_log.memory.operations import ListConflicts, Resolve, Unresolve
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Fact, Preference
 from agent_memory_log.memory.records.protocols import Violation
-from agent_memory_log.memory.records.record import Link, Source, envelope_of
+from agent_memory_log.memory.records.record import RESTORES, Link, Source, envelope_of, links_without
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS, RECONCILED, ConflictPair
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import Closed, Ledger
 from agent_memory_log.memory.stream.payloads import MemoryChanged
 from agent_memory_log.memory.stream.state import Live, State
-from agent_memory_log.memory.upkeep.archiving import RESTORES, repeated
+from agent_memory_log.memory.upkeep.archiving import repeated
 from agent_memory_log.steps import Steps, work
 
 RESOLVED = "resolved"
@@ -98,8 +99,16 @@ def list_conflicts(context: Context, call: ListConflicts) -> Steps[tuple[Conflic
 
 def _open_pairs(context: Context, state: State, scope: str) -> list[ConflictPair]:
     now = context.hooks.now()
-    lives: _Lives = {live.id: (live, None) for live in state.records.values() if not live.is_expired(now)}
-    return _pairs(state, lives, scope, now, is_open=True)
+    return _pairs(state, _of_state(state, now), scope, now, is_open=True)
+
+
+def count_open(state: State, now: datetime) -> int:
+    """Return the number of open conflicts."""
+    return sum(linked.resolution == "" for linked in _linked(_of_state(state, now)))
+
+
+def _of_state(state: State, now: datetime) -> _Lives:
+    return {live.id: (live, None) for live in state.records.values() if not live.is_expired(now)}
 
 
 def _of_ledger(ledger: Ledger) -> _Lives:
@@ -107,14 +116,20 @@ def _of_ledger(ledger: Ledger) -> _Lives:
 
 
 def _pairs(state: State, lives: _Lives, scope: str, now: datetime, *, is_open: bool) -> list[ConflictPair]:
+    trust = _trust_at(state, now)
     return [
-        _pair(state, lives, linked, scope, now)
+        _pair(lives, linked, scope, now, trust)
         for linked in _linked(lives)
         if (linked.resolution == "") == is_open and linked.resolution is not None
     ]
 
 
-def _pair(state: State, lives: _Lives, linked: _Linked, scope: str, now: datetime) -> ConflictPair:
+def _trust_at(state: State, now: datetime) -> Callable[[str], float]:
+    """Return a function that computes the trust in each record once. A closed record has no trust."""
+    return cache(lambda record: trust_in(state, state.records[record], now).value if record in state.records else 0.0)
+
+
+def _pair(lives: _Lives, linked: _Linked, scope: str, now: datetime, trust: Callable[[str], float]) -> ConflictPair:
     difference = difference_of(linked.older, linked.newer)
     end = linked.newer_end
     merged = lives.get(end.by) if end is not None and linked.resolution == "merged" else None
@@ -122,15 +137,12 @@ def _pair(state: State, lives: _Lives, linked: _Linked, scope: str, now: datetim
         live.record(scope, now) if closed is None else live.record_as(scope, closed.status)
         for live, closed in ((linked.newer, linked.newer_end), (linked.older, linked.older_end))
     )
-    trust = tuple(
-        trust_in(state, live, now).value if live.id in state.records else 0.0 for live in (linked.newer, linked.older)
-    )
     return ConflictPair(
         newer,
         older,
         "contradiction" if difference is None else difference.kind,
         "linked" if difference is None else difference.reason,
-        (trust[0], trust[1]),
+        (trust(linked.newer.id), trust(linked.older.id)),
         "resolved" if linked.resolution else "open",
         linked.resolution or "",
         None if merged is None else merged[0].record(scope, now),
@@ -145,13 +157,15 @@ def resolve(context: Context, call: Resolve) -> Steps[ConflictPair]:
         candidate = (yield from _merged(context, scope, linked, call)) if call.keep == "merged" else None
 
         def decide(state: State, now: datetime) -> Decisions:
-            decisions = Decisions(state, scope, now, None)
+            decisions = Decisions(state, scope, now, None, quotas=context.hooks.quotas)
             first, second = (state.active(record, now) for record in (call.id, call.other))
             if first is not None and second is not None:
                 _end(decisions, call, first, second, candidate)
             return decisions
 
-        yield from decided(context, scope, decide)
+        decisions = yield from decided(context, scope, decide)
+        for blocked in decisions.outcomes:
+            raise MemoryStopped(f"the memory is not allowed: {blocked.reason}", reason=blocked.reason)
     return (yield from _one_pair(context, scope, records))
 
 
@@ -206,7 +220,7 @@ def unresolve(context: Context, call: Unresolve) -> Steps[ConflictPair]:
 
 def _bring_back(decisions: Decisions, candidate: Candidate, other: str) -> str:
     """Write an archived record again, with a link to the other one of the pair. Returns its new id."""
-    links = tuple(link for link in candidate.links if link.type != CONTRADICTS)
+    links = links_without(candidate.links, {CONTRADICTS})
     if other:
         links = (*links, Link(CONTRADICTS, other))
     decisions.write(msgspec.structs.replace(candidate, links=links), phase="unresolve")
@@ -231,7 +245,8 @@ def _one_pair(context: Context, scope: str, records: frozenset[str]) -> Steps[Co
     lives = _of_ledger(ledger)
     for linked in _linked(lives):
         if linked.records == records:
-            return _pair(ledger.state, lives, linked, scope, context.hooks.now())
+            now = context.hooks.now()
+            return _pair(lives, linked, scope, now, _trust_at(ledger.state, now))
     raise InvalidArgument("a record of the conflict is no longer there: another writer changed or forgot it")
 
 

@@ -9,7 +9,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.memory.governance.ageing import strength_of
 from agent_memory_log.memory.learning.deciding import SUPERSEDES
 from agent_memory_log.memory.operations import AuditEvents, EvolutionEvents
-from agent_memory_log.memory.records.record import MERGES, Evidence, Record
+from agent_memory_log.memory.records.record import MERGES, RESTORES, Evidence, Record
 from agent_memory_log.memory.records.reports.upkeep import AuditEvent, Evolution, EvolutionEvent
 from agent_memory_log.memory.search.reading import source_name, story_line
 from agent_memory_log.memory.stream.context import Context
@@ -27,7 +27,6 @@ from agent_memory_log.memory.stream.payloads import (
     MemoryUsed,
 )
 from agent_memory_log.memory.stream.state import Live
-from agent_memory_log.memory.upkeep.archiving import RESTORES
 from agent_memory_log.steps import Steps
 
 MOST_SOURCES = 100
@@ -148,11 +147,9 @@ def _chain(lives: dict[str, Live], record: str) -> list[str]:
     """Return a record and the records that it was made from, directly or not, each once."""
     chain = [record]
     for origin in chain:  # grows during the loop
-        chain += [
-            link.target
-            for link in lives[origin].memory.links
-            if link.type in _ORIGINS and link.target in lives and link.target not in chain
-        ][: max(0, MOST_SOURCES - len(chain))]
+        targets = dict.fromkeys(link.target for link in lives[origin].memory.links if link.type in _ORIGINS)
+        new = [target for target in targets if target in lives and target not in chain]
+        chain += new[: max(0, MOST_SOURCES - len(chain))]
     return chain
 
 

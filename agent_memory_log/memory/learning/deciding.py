@@ -35,7 +35,7 @@ from agent_memory_log.memory.policy.quotas import Room
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Consent, Relation, fold_key, fold_text
 from agent_memory_log.memory.records.quotas import NO_QUOTAS, Quotas
-from agent_memory_log.memory.records.record import MERGES, Evidence, Link, Record, envelope_of
+from agent_memory_log.memory.records.record import MERGES, Evidence, Link, Record, envelope_of, links_without
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS
 from agent_memory_log.memory.records.reports.outcomes import Action, Outcome
 from agent_memory_log.memory.stream.history import CONSOLIDATED
@@ -115,11 +115,18 @@ class Decisions:
         if any(map(self._state.is_forgotten, candidate.evidence)):
             self._report("forgotten", candidate)
             return
-        refusal = consent_refusal(candidate, self.keyed, self._now)
-        if refusal:
-            self.block(candidate, refusal, phase=phase)
+        if self._blocks(candidate, consent_refusal(candidate, self.keyed, self._now)):
             return
         self._decide(candidate, phase)
+
+    def _refusal(self, candidate: Candidate) -> str:
+        return consent_refusal(candidate, self.keyed, self._now) or self._room.refusal(candidate)
+
+    def _blocks(self, candidate: Candidate, refusal: str) -> bool:
+        """Block a candidate if there is a reason to refuse it. Returns whether there is one."""
+        if refusal:
+            self.block(candidate, refusal, phase=self._phase)
+        return bool(refusal)
 
     def _decide(self, candidate: Candidate, phase: str) -> None:
         existing = self._existing(candidate)
@@ -186,9 +193,7 @@ class Decisions:
     def change(self, live: Live, candidate: Candidate, names: Iterable[str]) -> None:
         """Change the named fields of a record in place. If the data differs, even in case, supersede the record."""
         self._phase = "update"
-        refusal = consent_refusal(candidate, self.keyed, self._now) or self._room.refusal(candidate)
-        if refusal:
-            self.block(candidate, refusal, phase=self._phase)
+        if self._blocks(candidate, self._refusal(candidate)):
             return
         if live.data != candidate.data:
             self._remember(candidate, live)
@@ -285,18 +290,11 @@ class Decisions:
         self._report("refreshed", candidate, record=self._record(after))
 
     def _remember(self, candidate: Candidate, replaced: Live | None, *, reason: str = "") -> None:
-        refusal = self._room.refusal(candidate)
-        if refusal:
-            self.block(candidate, refusal, phase=self._phase)
+        if self._blocks(candidate, self._room.refusal(candidate)):
             return
-        own = {SUPERSEDES, MERGES} if replaced is None else {SUPERSEDES, MERGES, CONTRADICTS}
-        links = tuple(link for link in candidate.links if link.type not in own)
+        links = links_without(candidate.links, {SUPERSEDES} if replaced is None else {SUPERSEDES, CONTRADICTS})
         also_replaced = [live for live in self._replaced_by(candidate) if replaced is None or live.id != replaced.id]
-        links = (*links, *(Link(SUPERSEDES, live.id) for live in also_replaced))
-        if replaced is not None:
-            links = (*links, Link(SUPERSEDES, replaced.id))
-            if reason == MERGED:
-                links = (*links, Link(MERGES, replaced.id))
+        links = (*links, *(Link(SUPERSEDES, live.id) for live in (*also_replaced, replaced) if live is not None))
         record = self._add_record(candidate, links)
         if replaced is not None:
             status = "expired" if replaced.is_expired(self._now) else "superseded"
@@ -308,10 +306,12 @@ class Decisions:
         self._report("written", candidate, record=self._record(live), superseded=superseded, reason=reason)
         self._make_room(record)
 
-    def consolidate(self, candidate: Candidate, parts: Sequence[Live], reason: str = CONSOLIDATED) -> Record:
-        """Remember a candidate that says the same as several records, and archive these. Return the new record."""
-        links = tuple(link for link in candidate.links if link.type not in {SUPERSEDES, MERGES})
-        links = (*links, *(Link(MERGES, live.id) for live in parts))
+    def consolidate(self, candidate: Candidate, parts: Sequence[Live], reason: str = CONSOLIDATED) -> Record | None:
+        """Archive records, and return a new one that says the same. Returns None if it is blocked: nothing changes."""
+        self._phase = reason
+        if self._blocks(candidate, self._refusal(candidate)):
+            return None
+        links = (*links_without(candidate.links, {SUPERSEDES, MERGES}), *(Link(MERGES, live.id) for live in parts))
         record = self._add_record(candidate, links, is_new=reason != CONSOLIDATED)
         self.close(parts, "archived", by=record, reason=reason)
         return self._record(self._hold(record))

@@ -16,7 +16,7 @@ from agent_memory_log.memory.learning.judging import Judged, judge
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, fold_key
 from agent_memory_log.memory.records.protocols import Merger, Origin, Violation
-from agent_memory_log.memory.records.record import Record
+from agent_memory_log.memory.records.record import MERGES, Link, Record
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps, work
 
@@ -47,7 +47,7 @@ def can_merge(stored: RecordData, new: RecordData) -> bool:
 
 
 def combined(stored: Record, merged: Candidate) -> Candidate:
-    """Return the merged candidate with the evidence, entities and tags of both.
+    """Return the merged candidate with the evidence, entities and tags of both, and a link to the stored record.
 
     It has the lower confidence and the higher importance of the two.
     """
@@ -59,6 +59,7 @@ def combined(stored: Record, merged: Candidate) -> Candidate:
         evidence=tuple(dict.fromkeys((*merged.evidence, *stored.evidence))),
         entities=tuple(dict.fromkeys((*merged.entities, *stored.entities))),
         tags=tuple(dict.fromkeys(tags)),
+        links=(*merged.links, Link(MERGES, stored.id)),
     )
 
 

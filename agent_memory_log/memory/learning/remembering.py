@@ -10,11 +10,19 @@ from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.events.fields import describe, in_quotes
 from agent_memory_log.memory.entities import entities_of
 from agent_memory_log.memory.learning.deciding import SUPERSEDES
-from agent_memory_log.memory.learning.writing import change, write
+from agent_memory_log.memory.learning.writing import OWN_LINKS, change, write
 from agent_memory_log.memory.operations import Add, AddFromDraft, Get, Remember, Update
 from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.kinds import Fact, Note, Preference, RecordData, kind_named
-from agent_memory_log.memory.records.record import DERIVED_FROM, ENVELOPE_FIELDS, Link, Source, envelope_of
+from agent_memory_log.memory.records.record import (
+    DERIVED_FROM,
+    ENVELOPE_FIELDS,
+    MERGES,
+    Link,
+    Source,
+    envelope_of,
+    links_without,
+)
 from agent_memory_log.memory.records.reports.outcomes import Outcome, WriteReport
 from agent_memory_log.memory.search.reading import find_record, get
 from agent_memory_log.memory.stream.context import Context
@@ -115,9 +123,14 @@ def update(context: Context, call: Update) -> Steps[Outcome]:
         fields["entities"] = ()
     if value is not None:  # the user states a new value, so the old evidence does not support it
         fields |= {"text": "", "source": Source("user"), "evidence": ()}
+        fields["links"] = links_without(record.links, {MERGES})
     if value is not None or ttl_days is not None:
         fields["valid_until"] = None
     candidate = checked(Candidate(data, record.scope, ttl_days, **(fields | changes)))
+    if "links" in changes:
+        own = (link for link in fields["links"] if link.type in OWN_LINKS)
+        links = (*links_without(candidate.links, OWN_LINKS), *own)
+        candidate = msgspec.structs.replace(candidate, links=links)
     names = (*changes, "valid_until") if ttl_days is not None else tuple(changes)
     if "text" in changes and not candidate.entities:
         names = (*names, "entities")

@@ -16,7 +16,8 @@ from agent_memory_log.memory.learning.merging import Merging
 from agent_memory_log.memory.operations import NoteStop, Write
 from agent_memory_log.memory.records.candidates import Candidate, evidence_of
 from agent_memory_log.memory.records.protocols import Origin, Violation
-from agent_memory_log.memory.records.record import Evidence
+from agent_memory_log.memory.records.record import MERGES, RESTORES, Evidence, links_without
+from agent_memory_log.memory.records.reports.conflicts import RECONCILED
 from agent_memory_log.memory.records.reports.outcomes import Outcome, WriteReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.evidence import erased_evidence
@@ -27,6 +28,9 @@ from agent_memory_log.steps import Steps
 
 EVIDENCE_ERASED = "evidence_erased"
 """The reason to block a candidate whose evidence was redacted, or deleted with its run."""
+
+OWN_LINKS = frozenset({MERGES, RESTORES, RECONCILED})
+"""The types of links that only the library writes: they decide which records fall, return or are in conflict."""
 
 _ATTEMPTS = 500
 _AT_ONCE = 500
@@ -55,6 +59,7 @@ def write(
     phase: str,
     position: MemoryDerived | None = None,
     fresh: bool = False,
+    kept_links: frozenset[str] = frozenset(),
 ) -> Steps[WriteReport]:
     """Write the allowed candidates. Candidates of one scope share an append, at most 500 in each.
 
@@ -67,6 +72,7 @@ def write(
             scope that is written to. Candidates whose evidence is at or before a stored position are left out,
             because they were written with that position.
         fresh: Whether the home scope was just read. It is then read again only after a conflict.
+        kept_links: The types of ``OWN_LINKS`` that the candidates keep. Their other links of these types are left out.
 
     Returns:
         The outcome of each candidate, or the status ``stopped`` if the policy stopped the call.
@@ -82,7 +88,7 @@ def write(
     merging = None if context.hooks.merger is None else Merging(context, context.hooks.merger, origin)
     outcomes: list[Outcome] = []
     by_scope: dict[str, list[Judged]] = {}
-    for item in judged:
+    for item in (_without_links(item, OWN_LINKS - kept_links) for item in judged):
         # A candidate for a scope that is not the principal's is blocked. The block is stored in the home scope.
         scope = item.candidate.scope if item.candidate.scope in context.principal.scopes else context.principal.home
         by_scope.setdefault(scope, []).append(item)
@@ -97,6 +103,13 @@ def write(
             reached = position if number == len(parts) else None
             outcomes += yield from _write_scope(context, scope, part, phase, reached, merging, erased, fresh=is_fresh)
     return WriteReport("ok", "", tuple(outcomes))
+
+
+def _without_links(item: Judged, types: frozenset[str]) -> Judged:
+    links = links_without(item.candidate.links, types)
+    if len(links) == len(item.candidate.links):
+        return item
+    return Judged(msgspec.structs.replace(item.candidate, links=links), item.reason)
 
 
 def _write_scope(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Literal, get_type_hints
@@ -20,6 +20,9 @@ _SECONDS_A_DAY = 86_400
 
 MERGES = "merged_from"
 """The type of the link from a merged record to the record whose value it contains."""
+
+RESTORES = "restores"
+"""The type of the link from a record to the archived record that it repeats."""
 
 DERIVED_FROM = "derived_from"
 """The type of the link from a record to the record that it was concluded from."""
@@ -88,10 +91,19 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
-    """A link to another record: its ``type``, such as ``supersedes``, and the id of the ``target``."""
+    """A link to another record: its ``type``, such as ``supersedes``, and the id of the ``target``.
+
+    The links ``restores``, ``reconciled`` and ``merged_from`` of a caller are left out: only the library writes them.
+    An import keeps ``merged_from``.
+    """
 
     type: str
     target: str
+
+
+def links_without(links: Iterable[Link], types: Container[str]) -> tuple[Link, ...]:
+    """Return the links whose type is none of ``types``."""
+    return tuple(link for link in links if link.type not in types)
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):

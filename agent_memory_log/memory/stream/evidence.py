@@ -68,8 +68,9 @@ def _is_erased(item: Evidence, places: ErasedPlaces) -> Steps[bool]:
 def unsupported(lives: Iterable[Live]) -> Steps[frozenset[str]]:
     """Return the ids of the records that have lost all their evidence. A merged record falls with any of its parts.
 
-    Its parts are the record that it was merged from, and the statement with the rest of its evidence. ``lives`` are in
-    the order of creation. To judge merged records, they must include the closed records.
+    Its parts are the record that it was merged from, and the statement with the rest of its evidence. If it was
+    imported without its parts, each event of its evidence may support another part. ``lives`` are in the order of
+    creation. To judge merged records, they must include the closed records.
     """
     by_id = {live.id: live for live in lives}
     erased = yield from erased_evidence(item for live in by_id.values() for item in live.memory.evidence)
@@ -77,9 +78,9 @@ def unsupported(lives: Iterable[Live]) -> Steps[frozenset[str]]:
     for live in by_id.values() if erased else ():
         parts = parts_of(live)
         of_parts = {item for part in parts if part in by_id for item in by_id[part].memory.evidence}
-        own = [item for item in live.memory.evidence if item not in of_parts]
-        is_lost = (own and erased.issuperset(own)) or not fallen.isdisjoint(parts)
-        if is_lost and not live.stated:
+        lost = [item in erased for item in live.memory.evidence if item not in of_parts]
+        is_lost = all(lost) if by_id.keys() >= parts else any(lost)
+        if ((lost and is_lost) or not fallen.isdisjoint(parts)) and not live.stated:
             fallen.add(live.id)
     return frozenset(fallen)
 

@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 
 from agent_memory_log.events.event import Event
-from agent_memory_log.memory.records.record import Evidence, Record, Status
+from agent_memory_log.memory.records.record import RESTORES, Evidence, Record, Status
 from agent_memory_log.memory.stream.evidence import parts_of
 from agent_memory_log.memory.stream.payloads import (
     MemoryBlocked,
@@ -89,9 +89,13 @@ class Ledger:
         return self.state.records.get(record) if closed is None else closed.live
 
     def archived_parts(self, live: Live) -> list[Closed]:
-        """Return the records that were archived because this record says the same, the oldest first."""
+        """Return the records that were archived because this record says the same, the oldest first.
+
+        A restored record has the parts of the record that it repeats.
+        """
+        forms = {live.id, *(link.target for link in live.memory.links if link.type == RESTORES)}
         parts = (self.closed.get(part) for part in parts_of(live))
-        archived = [part for part in parts if part is not None and part.by == live.id and part.status == "archived"]
+        archived = [part for part in parts if part is not None and part.by in forms and part.status == "archived"]
         return sorted(archived, key=lambda part: part.live.seq)
 
     def sources(self, lives: Sequence[Live]) -> set[Evidence]:

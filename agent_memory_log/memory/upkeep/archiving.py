@@ -10,10 +10,10 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.remembering import only_outcome
-from agent_memory_log.memory.learning.writing import decided, write
+from agent_memory_log.memory.learning.writing import OWN_LINKS, decided, write
 from agent_memory_log.memory.operations import Delete, Get, Restore
 from agent_memory_log.memory.records.candidates import Candidate
-from agent_memory_log.memory.records.record import Link, Record, Status, envelope_of
+from agent_memory_log.memory.records.record import RESTORES, Link, Record, Status, envelope_of
 from agent_memory_log.memory.records.reports.outcomes import Action, Outcome
 from agent_memory_log.memory.search.reading import find_record, get
 from agent_memory_log.memory.stream.context import Context
@@ -22,9 +22,6 @@ from agent_memory_log.steps import Steps
 
 DELETED = "deleted"
 """The reason of a record that a caller deleted."""
-
-RESTORES = "restores"
-"""The type of the link from a record to the archived record that it repeats."""
 
 
 def delete(context: Context, call: Delete) -> Steps[Outcome]:
@@ -60,7 +57,7 @@ def restore(context: Context, call: Restore) -> Steps[Outcome]:
     restored = subject.ask(lambda state: [live for live in state.records.values() if link in live.memory.links])
     if restored:
         return _outcome("unchanged", restored[0].record(record.scope, now), "active", RESTORES)
-    report = yield from write(context, [repeated(record)], origin="remember", phase="restore")
+    report = yield from write(context, [repeated(record)], origin="remember", phase="restore", kept_links=OWN_LINKS)
     return only_outcome(report)
 
 

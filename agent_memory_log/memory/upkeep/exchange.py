@@ -21,7 +21,15 @@ from agent_memory_log.memory.operations import ExportJsonl, ImportJsonl
 from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.kinds import read_kind
 from agent_memory_log.memory.records.principals import STREAM_RUN
-from agent_memory_log.memory.records.record import Envelope, Evidence, Record, Source, envelope_of
+from agent_memory_log.memory.records.record import (
+    MERGES,
+    Envelope,
+    Evidence,
+    Record,
+    Source,
+    envelope_of,
+    links_without,
+)
 from agent_memory_log.memory.records.reports.outcomes import WriteReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps
@@ -65,7 +73,7 @@ def _line(record: Record, own_event: Evidence) -> _Line:
     fields = envelope_of(
         record,
         evidence=record.evidence or (own_event,),
-        links=tuple(link for link in record.links if link.type != SUPERSEDES),
+        links=links_without(record.links, {SUPERSEDES}),
         valid_from=record.valid_from or record.created,
     )
     return _Line(record.kind, record.data.to_map(), record.scope, **fields)
@@ -73,7 +81,11 @@ def _line(record: Record, own_event: Evidence) -> _Line:
 
 def import_jsonl(context: Context, call: ImportJsonl) -> Steps[WriteReport]:
     """Write the records of an export. If a line is invalid, raises ``DecodeError`` and writes no record."""
-    return (yield from write(context, read_jsonl(call.data), origin="import", phase="import"))
+    return (
+        yield from write(
+            context, read_jsonl(call.data), origin="import", phase="import", kept_links=frozenset({MERGES})
+        )
+    )
 
 
 def read_jsonl(data: bytes) -> list[Candidate]:

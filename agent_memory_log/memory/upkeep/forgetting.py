@@ -10,6 +10,7 @@ from msgspec.structs import astuple
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
 from agent_memory_log.memory.operations import Forget, ForgetAll
 from agent_memory_log.memory.records.kinds import Consent, fold_key, fold_text
+from agent_memory_log.memory.records.record import RESTORES
 from agent_memory_log.memory.records.reports.outcomes import ForgetReport
 from agent_memory_log.memory.search.index_files import erase_from_index
 from agent_memory_log.memory.stream.context import Context
@@ -18,7 +19,6 @@ from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
 from agent_memory_log.memory.stream.state import Live
 from agent_memory_log.memory.stream.subjects import Subject
-from agent_memory_log.memory.upkeep.archiving import RESTORES
 from agent_memory_log.memory.upkeep.erasing import Reach, Target, erase
 from agent_memory_log.steps import Steps, load
 
@@ -40,7 +40,7 @@ def forget(context: Context, call: Forget) -> Steps[ForgetReport]:
             return bool(folded_key) and fold_key(blocked.key) == folded_key and kind in (None, "", blocked.kind)
 
         home = context.readable_scope(scope)
-        by_key = Target(lambda ledger: _with_merged(ledger, has_key), is_about)
+        by_key = Target(lambda ledger: with_merged(ledger, has_key), is_about)
         report = yield from erase(context, home, by_key, reach)
         yield from erase_from_index(context.subject(home), context.indexes.folder)
         return report
@@ -100,10 +100,10 @@ def _same_as(ledger: Ledger, record: str) -> Callable[[Live], bool]:
             and live.data.same_as(data)
         )
 
-    return _with_merged(ledger, says_the_same)
+    return with_merged(ledger, says_the_same)
 
 
-def _with_merged(ledger: Ledger, is_target: Callable[[Live], bool]) -> Callable[[Live], bool]:
+def with_merged(ledger: Ledger, is_target: Callable[[Live], bool]) -> Callable[[Live], bool]:
     """Return a function that chooses the targets, their archived parts, and all records that repeat one of these.
 
     A consolidated record repeats its parts, and a restored record repeats the archived one.

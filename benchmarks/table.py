@@ -77,7 +77,8 @@ class Report:
         judged = outcome.measured * 1e6 if row.microseconds else displayed.ratio
         met = row.target is None or (judged >= row.target if row.throughput else judged <= row.target)
         sign, unit = "≥ " if row.throughput else "", " µs" if row.microseconds else ""
-        middle = f"{displayed.low:.2f}-{displayed.high:.2f}"
+        scale = outcome.floor * 1e6 if row.microseconds else 1
+        middle = f"{displayed.low * scale:.2f}-{displayed.high * scale:.2f}"
         self._table.add_row(
             row.name,
             row.against,

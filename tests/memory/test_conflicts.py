@@ -183,8 +183,8 @@ def test_a_caller_cannot_write_the_links_of_the_library(
     assert restored is not None
     assert restored.value == "blue"
     me.forget(id=older.id)
-    (kept,) = me.list(kinds=["note"])
-    assert (kept.text, kept.links) == ("a passport", (Link("a", "b"),))
+    (note,) = me.list(kinds=["note"])
+    assert (note.text, note.links) == ("a passport", (Link("a", "b"),))
 
 
 _LETTERS = str.maketrans("0123456789", "abcdefghij")

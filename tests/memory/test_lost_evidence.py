@@ -283,7 +283,7 @@ def test_a_merged_value_that_is_written_again_falls_with_any_part(
     stated(me, "trip.food", "soup")
     record = stated(me, "trip.food", "bread")
     memory = written_again(me, record, clock)
-    assert "fine soup and fine bread" in [kept.value for kept in memory.list()]
+    assert "fine soup and fine bread" in [active.value for active in memory.list()]
     me._store.get().redact_events(AGENT, f"{me.principal.tenant} {part}", [1])
     assert f"fine {part}" not in repr(memory.list())
     memory.purge()
@@ -294,13 +294,13 @@ def test_the_parts_of_a_restored_record_return_when_it_falls(open_memory_store: 
     clock = SetClock()
     me = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody(user="42"))
     stated(me, "trip.food", "soup")
-    whole = consolidated(me, clock)
-    me.delete(whole)
-    me.restore(whole)
+    summary = consolidated(me, clock)
+    me.delete(summary)
+    me.restore(summary)
     me._store.get().redact_events(AGENT, f"{me.principal.tenant} soup", [1])
     assert me.list() == ()
     me.maintain(profile_tokens=1_000)
-    assert [kept.value for kept in me.list()] == ["fine tea"]
+    assert [record.value for record in me.list()] == ["fine tea"]
 
 
 @pytest.mark.parametrize("part", ["soup", "bread"])

@@ -102,7 +102,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
 
 
 def links_without(links: Iterable[Link], types: Container[str]) -> tuple[Link, ...]:
-    """Return the links whose type is none of ``types``."""
+    """Return the links without those of some types."""
     return tuple(link for link in links if link.type not in types)
 
 

@@ -13,7 +13,14 @@ from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.records.arguments import Operation, Right
 from agent_memory_log.memory.records.principals import CONVERSATIONS, Principal, conversations_of
-from agent_memory_log.memory.records.reports.outcomes import DeriveReport, Outcome, WriteReport
+from agent_memory_log.memory.records.reports.outcomes import (
+    DeriveReport,
+    Hits,
+    MemoryContext,
+    Outcome,
+    WriteReport,
+    without_embedding,
+)
 from agent_memory_log.service.table import NAMES, needs_principal
 
 RIGHTS: tuple[Right, ...] = ("read", "write", "erase")
@@ -22,6 +29,8 @@ ALL_AGENTS = ("*", "@*")
 """The patterns of an operator: every agent, and the library's own agents, which hold the memory of all tenants."""
 
 _OPERATOR = "the token of an operator, with " + " ".join(f"--agents {pattern!r}" for pattern in ALL_AGENTS)
+
+_READ_ONLY = "texts without vectors were compared by words, because the token may not write"
 
 TOKENS_AGENT = "@access"
 """The agent whose run holds the tokens. No caller may use it, because its writer can grant any right."""
@@ -105,7 +114,10 @@ def check_access(grant: Grant, operation: Operation[Any]) -> None:
     agents = set(_agents_of(operation))
     denied = next((agent for agent in sorted(agents) if not grant.may_use(agent)), None)
     if denied is not None:
-        raise AccessDenied(f"{name}: the token does not allow the agent {in_quotes(denied)}")
+        raise AccessDenied(
+            f"{name}: the caller may not use the runs of the agent {in_quotes(denied)}; its agents are "
+            f"{', '.join(map(in_quotes, grant.agents)) or 'none'}"
+        )
     if getattr(operation, "reserved", False) and not grant.may_use_all:
         raise AccessDenied(f"{name}: reserved names need {_OPERATOR}")
     if not agents and name in _OF_ALL_RUNS and not grant.may_use_all:
@@ -132,8 +144,11 @@ def _agents_of(operation: Operation[Any]) -> Iterable[str]:
 def visible_result(grant: Grant, result: object) -> object:
     """Return the result of an operation as the caller may see it.
 
-    A write returns the record that it wrote or met. A caller that may not read gets no record.
+    A write returns the record that it wrote or met. A caller that may not read gets no record. A caller that may not
+    write does not learn which scopes have texts to embed, because it may not store their vectors.
     """
+    if isinstance(result, (Hits, MemoryContext)) and result.scopes_to_embed and "write" not in grant.rights:
+        return without_embedding(result, _READ_ONLY)
     if "read" in grant.rights:
         return result
     if isinstance(result, Outcome):

@@ -72,7 +72,9 @@ class LoadRun(Operation[Snapshot], frozen=True):
     agent: _Agent
     run: _Run
     after: _After = 0
-    types: Annotated[tuple[str, ...] | None, Meta(description="The event types to read. Default: all.")] = None
+    types: Annotated[
+        tuple[str, ...] | None, Meta(description="The event types to read, such as ``user_message``. Default: all.")
+    ] = None
     limit: _Limit = None
     last: Annotated[int | None, Meta(ge=1, description="Read only the newest events, at most 64 on a server.")] = None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
+import ssl
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -348,6 +350,12 @@ def test_a_client_is_refused_the_memory_of_others() -> None:
                 client.of(Principal("acme", {"user": "2"})).get(key="language")
 
 
+def metrics_of(url: str, trusting: ssl.SSLContext) -> bytes:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE, context=trusting) as answer:
+        text: bytes = answer.read()
+    return text
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_process_with_tls_serves_both_protocols_and_stops(kind: str, tmp_path: Path) -> None:
     authority = trustme.CA()
@@ -371,6 +379,8 @@ async def test_a_process_with_tls_serves_both_protocols_and_stops(kind: str, tmp
                     pass
             async with aclosing(store.follow("a", "r", after=1)) as events:
                 waiting = await waiting_next(events)
+                trusting = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+                await until(lambda: b"amlog_open_streams 1.0" in metrics_of(server.url, trusting))
                 server.process.send_signal(signal.SIGTERM)
                 assert server.process.wait(PATIENCE) == 0
                 await settle()

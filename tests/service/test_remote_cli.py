@@ -153,7 +153,7 @@ def test_tokens_decide_what_a_command_reaches(amlog: Amlog, tmp_path: Path, monk
         assert "needs the right read" in amlog.error("runs", *remote)
         monkeypatch.setenv("AMLOG_TOKEN", both)
         assert [run["name"] for run in amlog.ok("runs", *remote, "--json").json["runs"]] == ["support/run"]
-        assert "does not allow the agent" in amlog.error("show", "other/run", *remote)
+        assert "may not use the runs of the agent" in amlog.error("show", "other/run", *remote)
         assert "needs the right erase" in amlog.error("delete", "support/run", "--yes", *remote)
         assert "no active memories of user 42" in amlog("memory", "list", *MEMORY, *remote).err
 

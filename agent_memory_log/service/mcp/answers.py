@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, cast
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.memory.search.quoting import safe_json
 from agent_memory_log.models.tokens import estimate_tokens
 
@@ -33,6 +35,11 @@ _NOTHING = "Nothing is stored that fits."
 _FRAME_TOKENS = estimate_tokens(f"{_HEAD}\n{_TAIL}") + 60
 """The tokens of the marks and of the sentence about a cut answer."""
 
+_BYTES_OF_TOKEN = 8
+"""The most bytes of a token, more than any text needs. So a value is known to be too long before its tokens are
+counted, and a long run of spaces, which the estimate counts as one token, is not free.
+"""
+
 _LIMITS = ((4_000, 200), (1_000, 50), (250, 20), (60, 5))
 """The most characters of a text and the most members of a list or object, from the first try to the last."""
 
@@ -44,6 +51,8 @@ def fenced(lines: Sequence[str]) -> str:
 
 def whole_answer(result: object, max_tokens: int = ANSWER_TOKENS) -> str:
     """Return a result without items as an answer. Long texts and lists are shortened if it would be too long."""
+    if result is None:
+        return _NOTHING
     return fenced([_shortened(_pruned(result), max_tokens - _FRAME_TOKENS)])
 
 
@@ -62,22 +71,23 @@ def listed_answer(
     Raises:
         InvalidArgument: ``continue_from`` is no such place, or the items before it have changed.
     """
+    if result is None:
+        return _NOTHING
     items, fields = _items(result, field)
     first = _place(items, continue_from)
     head = _pruned(fields)
     lines = [_shortened(head, max_tokens // 2)] if head else []
-    left = max_tokens - _FRAME_TOKENS - sum(map(estimate_tokens, lines))
+    left = max_tokens - _FRAME_TOKENS - sum(map(_size, lines))
     end = first
     for item in items[first:]:
-        line = safe_json(_pruned(item))
-        size = estimate_tokens(line) + 1
-        if size > left:
+        pruned = _pruned(item)
+        line = _line(pruned, left - 1)
+        if line is None:
             if end > first:
                 break
-            line = _shortened(_pruned(item), left)
-            size = left
+            line = _shortened(pruned, left)
         lines.append(line)
-        left -= size
+        left -= _size(line) + 1
         end += 1
     text = fenced(lines) if lines else _NOTHING
     remaining = len(items) - end
@@ -93,14 +103,14 @@ def listed_answer(
 def _items(result: object, field: str) -> tuple[list[Any], dict[str, Any]]:
     """Return the items of a result, and its other fields."""
     if field == ".":
-        return (result.splitlines() if isinstance(result, str) else cast("list[Any]", result)), {}
+        return (result.rstrip("\n").split("\n") if isinstance(result, str) else cast("list[Any]", result)), {}
     fields = dict(cast("Mapping[str, Any]", result))
     return fields.pop(field), fields
 
 
 def _mark(items: Sequence[object], end: int) -> str:
     """Return the place after ``end`` items, with a digest of these, so that a changed list is noticed."""
-    digest = hashlib.sha256(safe_json(items[:end]).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(encode_json(items[:end])).hexdigest()[:8]
     return f"{end}-{digest}"
 
 
@@ -130,14 +140,23 @@ def _pruned(value: object) -> Any:  # noqa: ANN401  # any JSON value
     return value
 
 
+def _line(value: object, max_tokens: int) -> str | None:
+    """Return a JSON value as safe JSON, or None if it has more than ``max_tokens`` tokens."""
+    if len(encode_json(value)) > max_tokens * _BYTES_OF_TOKEN:
+        return None
+    line = safe_json(value)
+    return line if _size(line) <= max_tokens else None
+
+
+def _size(line: str) -> int:
+    return max(estimate_tokens(line), len(line) // _BYTES_OF_TOKEN)
+
+
 def _shortened(value: object, max_tokens: int) -> str:
     """Return a JSON value as safe JSON, with texts and lists cut until it has at most ``max_tokens`` tokens."""
-    line = safe_json(value)
-    for characters, members in _LIMITS:
-        if estimate_tokens(line) <= max_tokens:
-            return line
-        line = safe_json(_cut(value, characters, members))
-    return line if estimate_tokens(line) <= max_tokens else safe_json({"left_out": "too long for an answer"})
+    tries = chain([value], (_cut(value, characters, members) for characters, members in _LIMITS))
+    lines = (_line(each, max_tokens) for each in tries)
+    return next((line for line in lines if line is not None), safe_json({"left_out": "too long for an answer"}))
 
 
 def _cut(value: object, characters: int, members: int) -> object:

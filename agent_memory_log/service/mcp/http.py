@@ -6,7 +6,7 @@ token that was revoked ends no session: its next request fails.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, cast
 from urllib.parse import urlsplit
 
@@ -57,7 +57,8 @@ class McpEndpoint:
                 self._mcp, json_response=True, stateless=True, max_request_body_size=_WHOLE_BODY
             )
             async with manager.run():
-                await manager.handle_request({**scope, _CALLER: caller}, _replay(body, receive), send)
+                own_scope = {**scope, "headers": _stripped(scope["headers"]), _CALLER: caller}
+                await manager.handle_request(own_scope, _replay(body, receive), send)
 
         scope["amlog"].operation = "mcp"
         await self._server.admit(scope, receive, send, answer)
@@ -67,6 +68,14 @@ def _caller_of(request: Request) -> Caller:
     http_request = cast("HttpRequest", request.request)  # as for each request over HTTP
     caller: Caller = http_request.scope[_CALLER]
     return caller
+
+
+def _stripped(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers without white space around their values, which is no part of them (RFC 9110, section 5.5).
+
+    uvicorn leaves it there, and the SDK compares the values with the body.
+    """
+    return [(name, value.strip(b" \t")) for name, value in headers]
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

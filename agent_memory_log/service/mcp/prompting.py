@@ -7,27 +7,31 @@ from collections.abc import Mapping
 import msgspec
 from mcp_types import GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
 
-from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.errors import AccessDenied, InvalidArgument
 from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.operations import BuildContext
+from agent_memory_log.memory.records.arguments import Right
 from agent_memory_log.memory.search.quoting import safe_json
 from agent_memory_log.models.prompts import read_prompt
 from agent_memory_log.service.executing import Caller
+from agent_memory_log.service.grants import Grant
 
 NO_MEMORY = "(Memory holds nothing about the question.)"
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """A prompt with one required argument."""
+    """A prompt with one required argument, and the right that its tools need."""
 
+    right: Right
     description: str
     argument: str
     argument_description: str
 
 
 _PROMPTS: Mapping[str, _Row] = {
-    "recall": _Row("Answer a question with what memory knows.", "question", "The question to answer."),
+    "recall": _Row("read", "Answer a question with what memory knows.", "question", "The question to answer."),
     "save_session": _Row(
+        "write",
         "Save this conversation in memory.",
         "source_id",
         "A name for the conversation. The same name continues the same conversation.",
@@ -35,8 +39,8 @@ _PROMPTS: Mapping[str, _Row] = {
 }
 
 
-def list_prompts() -> list[Prompt]:
-    """Return the prompts."""
+def list_prompts(grant: Grant) -> list[Prompt]:
+    """Return the prompts that a caller can use."""
     return [
         Prompt(
             name=name,
@@ -45,6 +49,7 @@ def list_prompts() -> list[Prompt]:
             arguments=[PromptArgument(name=row.argument, description=row.argument_description, required=True)],
         )
         for name, row in _PROMPTS.items()
+        if row.right in grant.rights and grant.principal is not None
     ]
 
 
@@ -53,7 +58,7 @@ async def get_prompt(caller: Caller, name: str, arguments: Mapping[str, str] | N
 
     Raises:
         InvalidArgument: The prompt or the argument is unknown, or the argument is missing.
-        AccessDenied: The caller may not read memory.
+        AccessDenied: The caller cannot use the prompt.
     """
     row = _PROMPTS.get(name)
     if row is None:
@@ -61,6 +66,8 @@ async def get_prompt(caller: Caller, name: str, arguments: Mapping[str, str] | N
     values = dict(arguments or {})
     if values.keys() != {row.argument} or not values[row.argument].strip():
         raise InvalidArgument(f"the prompt {name} needs the argument {row.argument} and no other")
+    if row.right not in caller.grant.rights or caller.grant.principal is None:
+        raise AccessDenied(f"the prompt {name} needs the right {row.right} to the memory of a user")
     if name == "recall":
         context = await caller.execute(BuildContext(values["question"]))
         values["context"] = context["text"] or NO_MEMORY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from mcp_types import (
 
 from agent_memory_log.errors import AgentMemoryLogError, DecodeError, InvalidArgument
 from agent_memory_log.events.fields import in_quotes
+from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.memory.search.quoting import safe_json
 from agent_memory_log.service.executing import Caller
 from agent_memory_log.service.mcp.answers import (
@@ -40,7 +42,7 @@ from agent_memory_log.service.mcp.answers import (
 from agent_memory_log.service.mcp.prompting import NO_MEMORY, get_prompt, list_prompts
 from agent_memory_log.service.mcp.resources import TEMPLATES, list_resources, read_resource
 from agent_memory_log.service.mcp.tools import CONTINUE, MAX_TOKENS, TOOLS, Tool, operation_of, tools_of, usage_of
-from agent_memory_log.service.problems import problem_of
+from agent_memory_log.service.problems import problem_of, status_of
 from agent_memory_log.service.wire.scalars import decode_integer, decode_text
 
 _log = logging.getLogger(__name__)
@@ -48,6 +50,9 @@ _Result = TypeVar("_Result")
 Request = ServerRequestContext[Any, Any]
 CallerOf = Callable[[Request], Caller]
 """Returns the caller of a request."""
+
+_MOST_BYTES = 1_000_000
+"""The most bytes of a call's arguments as JSON, which are more than a model writes at once."""
 
 INSTRUCTIONS = (
     "The memory of earlier conversations with this user, and the log of earlier runs. Before you answer a question "
@@ -78,10 +83,10 @@ def make_server(caller_of: CallerOf) -> Server[Any]:
         return ListResourceTemplatesResult(resource_templates=TEMPLATES)
 
     async def read(request: Request, resource: ReadResourceRequestParams) -> ReadResourceResult:
-        return await _reported(read_resource(caller_of(request), resource.uri))
+        return await _reported(read_resource(caller_of(request), resource.uri), uri=resource.uri)
 
-    async def prompts(_: Request, __: PaginatedRequestParams | None) -> ListPromptsResult:
-        return ListPromptsResult(prompts=list_prompts())
+    async def prompts(request: Request, _: PaginatedRequestParams | None) -> ListPromptsResult:
+        return ListPromptsResult(prompts=list_prompts(caller_of(request).grant))
 
     async def prompt(request: Request, call: GetPromptRequestParams) -> GetPromptResult:
         return await _reported(get_prompt(caller_of(request), call.name, call.arguments))
@@ -105,13 +110,15 @@ async def _call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Call
     """Call a tool. An error of the call is a result too, so that the model reads it."""
     tool = TOOLS.get(name)
     if tool is None or not tool.is_for(caller.grant):
-        raise MCPError(INVALID_PARAMS, f"there is no tool {in_quotes(name)} for this caller")
+        names = ", ".join(name for name, tool in TOOLS.items() if tool.is_for(caller.grant))
+        raise MCPError(INVALID_PARAMS, f"there is no tool {in_quotes(name)} for this caller, only {names or 'none'}")
     try:
+        _check_size(arguments)
         operation = operation_of(name, arguments)
         max_tokens, continue_from = _limits(tool, arguments)
         result = await caller.execute(operation)
         if tool.text:
-            text = result[tool.text] or result["note"] or NO_MEMORY
+            text = result[tool.text] or (safe_json(result["note"]) if result["note"] else NO_MEMORY)
         elif tool.items:
             again = name if tool.continues else None
             text = listed_answer(result, tool.items, max_tokens=max_tokens, continue_from=continue_from, again=again)
@@ -119,16 +126,25 @@ async def _call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Call
             text = whole_answer(result)
     except AgentMemoryLogError as error:
         return _refused(name, error)
-    except Exception:  # noqa: BLE001  # a defect, which is logged; a client must not read its details
-        _log.exception("the tool %s failed", name)
-        raise MCPError(INTERNAL_ERROR, f"{name} failed because of a defect of the server") from None
+    except Exception:  # noqa: BLE001  # a defect
+        raise _defect() from None
     return CallToolResult(content=[TextContent(type="text", text=text)])
+
+
+def _check_size(arguments: Mapping[str, Any]) -> None:
+    try:
+        size = len(encode_json(arguments))
+    except (ValueError, RecursionError):
+        return  # a value that no JSON has, which the check of its argument refuses
+    if size > _MOST_BYTES:
+        raise InvalidArgument(f"the arguments have {size:,} bytes; the limit is {_MOST_BYTES:,}: send less at once")
 
 
 def _limits(tool: Tool, arguments: Mapping[str, Any]) -> tuple[int, str | None]:
     """Return the most tokens of the answer, and the place where it begins."""
     least = LEAST_ANSWER_TOKENS if tool.items else 1
-    max_tokens = decode_integer(arguments.get(MAX_TOKENS, ANSWER_TOKENS), MAX_TOKENS)
+    max_tokens = arguments.get(MAX_TOKENS)
+    max_tokens = ANSWER_TOKENS if max_tokens is None else decode_integer(max_tokens, MAX_TOKENS)
     if not least <= max_tokens <= MOST_ANSWER_TOKENS:
         raise InvalidArgument(
             f"{MAX_TOKENS} must be an integer from {least} to {MOST_ANSWER_TOKENS:,}, got {max_tokens}"
@@ -141,15 +157,23 @@ def _refused(name: str, error: AgentMemoryLogError) -> CallToolResult:
     """Return an error as a result: its text for the model, and the problem document."""
     problem = problem_of(error)
     text = f"{error.code}: {safe_json(str(error))}"
-    if isinstance(error, (InvalidArgument, DecodeError)):
+    if status_of(error) < HTTPStatus.INTERNAL_SERVER_ERROR:
         text += f"\n{usage_of(name)}"
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=problem, is_error=True)
 
 
-async def _reported(answer: Awaitable[_Result]) -> _Result:
-    """Wait for an answer. An error of the library becomes an error of MCP with the problem document."""
+async def _reported(answer: Awaitable[_Result], **data: object) -> _Result:
+    """Wait for an answer. An error of the library becomes an error of MCP with the problem document and ``data``."""
     try:
         return await answer
     except AgentMemoryLogError as error:
         code = INVALID_PARAMS if isinstance(error, (InvalidArgument, DecodeError)) else INTERNAL_ERROR
-        raise MCPError(code, str(error), problem_of(error)) from error
+        raise MCPError(code, str(error), {**problem_of(error), **data}) from error
+    except Exception:  # noqa: BLE001  # a defect
+        raise _defect() from None
+
+
+def _defect() -> MCPError:
+    """Log the present exception. Return an error without its details, which a client must not read."""
+    _log.exception("a request failed")
+    return MCPError(INTERNAL_ERROR, "the request failed because of a defect of the server")

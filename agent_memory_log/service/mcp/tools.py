@@ -5,6 +5,7 @@ To add a tool, add a line to ``TOOLS``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -30,7 +31,8 @@ class Tool(msgspec.Struct, frozen=True):
 
     Attributes:
         operation: The name of the operation.
-        purpose: The use of the tool, if the operation's description does not say it. It comes first.
+        purpose: When to use the tool. The first paragraph of the operation's description follows, unless the tool is
+            narrower than the operation.
         without: The fields that a model does not set.
         required: The fields that a model must set, besides those that the operation requires.
         fixed: The values of fields that the tool sets. A model cannot change them.
@@ -54,6 +56,11 @@ class Tool(msgspec.Struct, frozen=True):
         return OPERATIONS[self.operation]
 
     @property
+    def is_narrower(self) -> bool:
+        """Return whether the tool does a part of what its operation does."""
+        return bool(self.required or self.fixed)
+
+    @property
     def continues(self) -> bool:
         """Return whether a cut answer can be continued. A tool that writes is not called again for the rest."""
         return bool(self.items) and not self.struct.writes
@@ -70,36 +77,75 @@ _LIMITS = ("weak_below", "unused_days", "episode_days", "profile_tokens")
 _TUNING = ("boost_preferences", "min_importance", "vectors")
 
 TOOLS: Mapping[str, Tool] = {
-    "memory_search": Tool("memory/search", without=_TUNING, items="hits"),
-    "memory_context": Tool("memory/context", without=("vectors",), text="text"),
+    "memory_search": Tool(
+        "memory/search",
+        "Find what memory knows about a question. The hits have the ids that other tools take.",
+        without=_TUNING,
+        items="hits",
+    ),
+    "memory_context": Tool(
+        "memory/context",
+        "Call this first, before you answer the user. It is shorter than memory_search, and has no ids.",
+        without=("vectors",),
+        text="text",
+    ),
     "memory_store": Tool(
+        "memory/add",
+        "Store a statement for later sessions. Use memory_set if a later value replaces it, as for a language.",
+        without=("memory_type", "trust_score"),
+    ),
+    "memory_set": Tool(
         "memory/remember",
-        "Store one fact or preference about the user for later sessions.",
+        "Store a preference or a fact about the user under a key, such as language. A later value replaces it.",
         without=_DETAILS,
         required=("key", "value"),
     ),
-    "memory_trace": Tool("memory/trace", without=("limit", "valid_at", "as_of", "scopes"), items="steps"),
-    "memory_ingest_conversation": Tool("memory/ingest", items="outcomes"),
-    "memory_update": Tool("memory/update", without=("links",)),
-    "memory_delete": Tool("memory/delete"),
-    "memory_restore": Tool("memory/restore"),
-    "memory_forget": Tool("memory/forget", without=("sweep_limit",)),
-    "memory_export": Tool("memory/export_jsonl", items="."),
-    "memory_maintain": Tool("memory/maintain", without=_LIMITS, defaults={"limit": 1_000}),
-    "memory_health": Tool("memory/health"),
-    "memory_audit": Tool("memory/audit_events", items="."),
-    "memory_evolution": Tool("memory/evolution_events"),
-    "runs_list": Tool("runs/list_runs", without=("include_reserved",), defaults={"limit": 20}, items="runs"),
-    "run_read": Tool("runs/load_run", without=("last",), defaults={"limit": 50}, items="log"),
+    "memory_trace": Tool(
+        "memory/trace",
+        "Find out why memory has a record.",
+        without=("limit", "valid_at", "as_of", "scopes"),
+        items="steps",
+    ),
+    "memory_ingest_conversation": Tool(
+        "memory/ingest",
+        "Save a conversation. A turn that is stored already is not stored again, so a call can be repeated.",
+        items="outcomes",
+    ),
+    "memory_update": Tool("memory/update", "Correct a memory.", without=("links",)),
+    "memory_delete": Tool("memory/delete", "Take a memory out of use. Use memory_forget to erase it."),
+    "memory_restore": Tool("memory/restore", "Bring back a memory that was deleted."),
+    "memory_forget": Tool(
+        "memory/forget",
+        "Erase a memory permanently, because the user asks for it. Use memory_delete if it may be needed again.",
+        without=("sweep_limit",),
+    ),
+    "memory_export": Tool("memory/export_jsonl", "Read all memories.", items="."),
+    "memory_maintain": Tool(
+        "memory/maintain", "Tidy the memory up, once a day.", without=_LIMITS, defaults={"limit": 1_000}
+    ),
+    "memory_health": Tool("memory/health", "See whether the memory needs attention."),
+    "memory_audit": Tool("memory/audit_events", "See what changed in the memory.", items="."),
+    "memory_evolution": Tool("memory/evolution_events", "See how one memory changed.", items="events"),
+    "runs_list": Tool(
+        "runs/list_runs",
+        "See which earlier runs there are.",
+        without=("include_reserved",),
+        defaults={"limit": 20},
+        items="runs",
+    ),
+    "run_read": Tool("runs/load_run", "Read an earlier run.", without=("last",), defaults={"limit": 50}, items="log"),
     "run_search": Tool(
         "memory/search",
-        "Find messages of earlier conversations.",
+        "Find messages of earlier conversations, and no other memories. The best matches come first.",
         without=_TUNING,
         fixed={"kinds": ["message"]},
         items="hits",
     ),
 }
 """The tools by name."""
+
+_TOOL_OF = {tool.operation.rpartition("/")[2]: name for name, tool in TOOLS.items() if not tool.is_narrower}
+"""The name of the tool for an operation's method, for the texts that name the method."""
 
 
 def tools_of(grant: Grant) -> list[ToolDescription]:
@@ -116,20 +162,35 @@ def operation_of(name: str, arguments: Mapping[str, Any]) -> Operation[Any]:
     tool, properties = TOOLS[name], _schema(name, TOOLS[name])["properties"]
     unknown = next((argument for argument in arguments if argument not in properties), None)
     if unknown is not None:
-        raise InvalidArgument(f"{name} has no argument {in_quotes(unknown)}, only {', '.join(properties)}")
-    missing = next((argument for argument in tool.required if argument not in arguments), None)
+        raise InvalidArgument(f"{name} has no argument {in_quotes(unknown)}")
+    missing = next((argument for argument in tool.required if arguments.get(argument) is None), None)
     if missing is not None:
         raise InvalidArgument(f"{missing} is missing")
-    own = {key: value for key, value in arguments.items() if key in tool.struct.__struct_fields__}
+    own = {
+        key: value
+        for key, value in arguments.items()
+        if value is not None
+        and key in tool.struct.__struct_fields__  # some models send null instead of leaving an argument out
+    }
     return decode_operation(tool.struct, {**tool.defaults, **own, **tool.fixed})
 
 
 def usage_of(name: str) -> str:
-    """Return the arguments of a tool as a sentence, for a model whose call was refused."""
-    schema = _schema(name, TOOLS[name])
+    """Return the arguments of a tool with their types, for a model whose call was refused."""
+    return f"Arguments of {name}: {_notation(_schema(name, TOOLS[name]))}."
+
+
+def _notation(schema: Mapping[str, Any]) -> str:
+    """Return a JSON schema as a type of TypeScript, which is short and known to models."""
+    if "enum" in schema:
+        return " | ".join(f'"{name}"' for name in schema["enum"])
+    if schema["type"] == "array":
+        return f"{_notation(schema['items'])}[]"
+    if schema["type"] != "object":
+        return str(schema.get("format", schema["type"]))
     required = schema.get("required", ())
-    arguments = (f"{argument} (required)" if argument in required else argument for argument in schema["properties"])
-    return f"Arguments of {name}: {', '.join(arguments)}."
+    fields = schema["properties"].items()
+    return "{" + ", ".join(f"{key}{'' if key in required else '?'}: {_notation(part)}" for key, part in fields) + "}"
 
 
 def _described(name: str, tool: Tool) -> ToolDescription:
@@ -144,7 +205,7 @@ def _described(name: str, tool: Tool) -> ToolDescription:
     return ToolDescription(
         name=name,
         title=hints.title,
-        description=f"{tool.purpose} {_text(struct.__doc__ or '')}".strip(),
+        description=_text("" if tool.is_narrower else struct.__doc__ or "", tool.purpose),
         input_schema=_schema(name, tool),
         annotations=hints,
     )
@@ -213,7 +274,7 @@ def _simple(schema: dict[str, Any], default: object) -> dict[str, Any]:
     return simple
 
 
-def _text(docstring: str) -> str:
-    """Return a docstring as text for a model: without its list of errors and without marks of code."""
-    words = docstring.partition("\n    Raises:")[0].split()
-    return " ".join(words).replace("``", "`")
+def _text(docstring: str, purpose: str = "") -> str:
+    """Return the first paragraph of a docstring as text for a model: without marks of code, and with names of tools."""
+    words = " ".join([purpose, *docstring.partition("\n\n")[0].split()]).strip()
+    return re.sub("``(.+?)``", lambda method: f"`{_TOOL_OF.get(method[1], method[1])}`", words)

@@ -91,6 +91,7 @@ class _Hits(msgspec.Struct, frozen=True):
     hits: tuple[Hit, ...]
     note: str
     plan: Plan
+    scopes_to_embed: tuple[str, ...]
 
 
 _snapshot = struct_form(_Snapshot, "Snapshot")
@@ -113,12 +114,12 @@ def _decode_snapshot(value: object, path: str) -> Snapshot:
 
 
 def _encode_hits(hits: Hits) -> object:
-    return _hits.encode(_Hits(tuple(hits), hits.note, hits.plan))
+    return _hits.encode(_Hits(tuple(hits), hits.note, hits.plan, hits.scopes_to_embed))
 
 
 def _decode_hits(value: object, path: str) -> Hits:
     hits: _Hits = _hits.decode(value, path)
-    return Hits(hits.hits, hits.note, hits.plan)
+    return Hits(hits.hits, hits.note, hits.plan, hits.scopes_to_embed)
 
 
 FORMS[Snapshot] = Form(_encode_snapshot, _decode_snapshot, _snapshot.schema)

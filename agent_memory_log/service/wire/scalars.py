@@ -86,7 +86,7 @@ def _decode_number(value: object, path: str) -> float:
 def _decode_time(value: object, path: str) -> datetime:
     try:
         return parse_timestamp(decode_text(value, path))
-    except (ValueError, OverflowError) as error:
+    except (InvalidArgument, ValueError, OverflowError) as error:
         raise InvalidArgument(f"{path} must be a time such as 2026-11-21T09:30:00Z, got {describe(value)}") from error
 
 

@@ -1,4 +1,4 @@
-"""Attacks on a server with tokens, over real sockets. No answer may hold the content of another caller."""
+"""Attacks on a server with tokens, over HTTP and gRPC. No answer may hold the content of another caller."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from agent_memory_log.service.access import token_callers
 from agent_memory_log.service.access.tokens import revoke_token
 from agent_memory_log.service.server import Limits
 from agent_memory_log.service.table import OPERATIONS
-from tests.service.access.world import FOREIGN, GRANTS, MINE, NEIGHBOUR, STRANGER, World, world
+from tests.service.access.world import FOREIGN, GRANTS, MINE, NEIGHBOUR, STRANGER, GrpcWorld, World, world
 from tests.service.serving import Answer
 
 REFUSED = range(400, 500)
 EVENT = {"type": "user_message", "timestamp": "2026-01-01T00:00:00Z", "data": {"message": "hi"}}
 
 
-@pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("world")) as served:
+@pytest.fixture(scope="module", params=[World, GrpcWorld])
+def attacked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("world"), kind=request.param) as served:
         yield served
 
 
@@ -123,7 +123,7 @@ def test_a_token_for_memory_reaches_no_run(attacked: World, agent: str) -> None:
 def test_no_operation_needs_no_token(attacked: World) -> None:
     bodies = dict(bodies_for("support-1"))
     for name in OPERATIONS:
-        check_refused(attacked.server.post(name, bodies.get(name, {})), {401})
+        check_refused(attacked.send(name, bodies.get(name, {})), {401})
 
 
 @pytest.mark.parametrize("name", [grant.name for grant in GRANTS if grant.principal is None])

@@ -7,6 +7,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
+import msgspec
+
 from agent_memory_log import Store, UserMessage, new_event, open_store
 from agent_memory_log.memory import MemoryClient, Principal
 from agent_memory_log.memory.extraction import RuleExtractor
@@ -14,7 +17,10 @@ from agent_memory_log.memory.records.principals import conversations_of
 from agent_memory_log.service.access.token_callers import TokenCallers
 from agent_memory_log.service.access.tokens import create_token
 from agent_memory_log.service.grants import ALL_AGENTS, RIGHTS, Grant
+from agent_memory_log.service.grpc.messages import pack, path_of, unpack
 from agent_memory_log.service.server import Limits
+from agent_memory_log.service.table import OPERATIONS
+from tests.processes import PATIENCE
 from tests.service.serving import Answer, Serving, serving
 
 FOREIGN = "zanzibar"
@@ -55,12 +61,33 @@ class World:
 
     def post(self, name: str, operation: str, body: Any, **headers: str) -> Answer:
         """Send an operation with a token."""
-        return self.server.post(operation, body, **self.headers(name), **headers)
+        return self.send(operation, body, **self.headers(name), **headers)
+
+    def send(self, operation: str, body: Any, **headers: str) -> Answer:
+        """Send an operation. An underscore in the name of a header stands for a dash."""
+        return self.server.post(operation, body, **headers)
+
+
+class GrpcWorld(World):
+    """Sends operations over gRPC. An answer has the status of HTTP in its problem document, or 200."""
+
+    def send(self, operation: str, body: Any, **headers: str) -> Answer:
+        """Send an operation, and return its result or the first item of its stream."""
+        metadata = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+        with grpc.insecure_channel(self.server.grpc_target) as channel:
+            method: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(path_of(OPERATIONS[operation]))
+            call = method(pack(msgspec.json.encode(body)), timeout=PATIENCE, metadata=metadata)
+            try:
+                return Answer(200, {}, unpack(next(call)))
+            except grpc.RpcError as error:
+                status: Any = error
+                problem = dict(status.trailing_metadata()).get("amlog-problem", "{}")
+                return Answer(msgspec.json.decode(problem).get("status", 0), {}, problem.encode())
 
 
 @contextmanager
-def world(path: Path, limits: Limits | None = None) -> Generator[World]:
-    """Serve a new store."""
+def world(path: Path, limits: Limits | None = None, kind: type[World] = World) -> Generator[World]:
+    """Serve a new store, over HTTP and gRPC."""
     late = _Late()
     tokens: dict[str, str] = {}
 
@@ -73,8 +100,8 @@ def world(path: Path, limits: Limits | None = None) -> Generator[World]:
             late.callers = TokenCallers(store)
             yield store
 
-    with serving(opened, limits=limits, callers=late, memory=_learning, local=False) as server:
-        yield World(server, tokens)
+    with serving(opened, limits=limits, callers=late, memory=_learning, local=False, grpc=True) as server:
+        yield kind(server, tokens)
 
 
 def _learning(store: Store) -> MemoryClient:

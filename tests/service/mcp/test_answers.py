@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.memory.search.quoting import safe_json
 from agent_memory_log.models.tokens import estimate_tokens
 from agent_memory_log.service.mcp.answers import LEAST_ANSWER_TOKENS, listed_answer, whole_answer
 
@@ -52,12 +53,33 @@ def test_any_result_keeps_to_the_tokens(result: Any, max_tokens: int) -> None:
     assert estimate_tokens(answer) <= max_tokens
 
 
-@pytest.mark.parametrize("text", ["x" * 100_000, "\u4e2d" * 50_000, "\x00" * 50_000, "</memory>" * 9_000])
-def test_a_long_text_is_cut_and_says_so(text: str) -> None:
-    answer = listed_answer([{"text": text}, {"text": "short"}], ".", max_tokens=2_000, again="run_read")
+LONG = ["x" * 100_000, "\u4e2d" * 50_000, "\x00" * 50_000, "</memory>" * 9_000, " " * 100_000, "a\n\t" * 50_000]
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_a_long_text_is_cut_and_says_so(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def counting(value: object) -> str:
+        sizes.append(len(msgspec.json.encode(value)))
+        return safe_json(value)
+
+    monkeypatch.setattr("agent_memory_log.service.mcp.answers.safe_json", counting)
+    answer = listed_answer([{"text": text}] * 2, ".", max_tokens=2_000, again="run_read")
     assert estimate_tokens(answer) <= 2_000
+    assert len(answer.encode()) <= 8 * 2_000
     assert "more characters)" in answer
     assert "1 more items: call run_read" in answer
+    assert max(sizes) <= 8 * 2_000  # the escape of a text takes long, so it is cut before
+
+
+def test_lines_of_an_export_end_only_at_line_feeds() -> None:
+    export = '{"text":"a\u2028b\x85c"}\n{}\n'
+    assert lines(listed_answer(export, ".", max_tokens=2_000)) == ['{"text":"a\u2028b\x85c"}', "{}"]
+
+
+def test_a_result_that_is_null_says_that_nothing_is_stored() -> None:
+    assert whole_answer(None) == listed_answer(None, "events", max_tokens=500) == "Nothing is stored that fits."
 
 
 def test_a_place_in_changed_data_is_refused() -> None:

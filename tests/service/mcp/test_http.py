@@ -68,7 +68,7 @@ async def server(tokens: Tokens | None = None) -> AsyncGenerator[str]:
 async def test_each_token_has_its_own_tools_runs_and_memory(mode: str) -> None:
     async with server() as address:
         async with over_http(address, mode, authorization=ALICE) as alice:
-            await alice.call_tool("memory_store", {"key": "language", "value": "english"})
+            await alice.call_tool("memory_set", {"key": "language", "value": "english"})
             assert len(lines_of(await alice.call_tool("run_read", {"agent": "support-1", "run": "run"}))) == 2
         async with over_http(address, mode, authorization=READER) as reader:
             assert "memory_store" not in {tool.name for tool in (await reader.list_tools()).tools}
@@ -153,6 +153,20 @@ async def test_requests_that_are_refused() -> None:
             ),
         ):
             assert (answer[0], answer[1]["code"]) == (status, code)
+
+
+async def test_white_space_around_a_header_is_no_part_of_it() -> None:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": dict[str, Any](),
+    }
+    params = {"name": "memory_health", "arguments": dict[str, Any](), "_meta": meta}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/call", "authorization": ALICE}
+    async with server() as address:
+        status, answer = await request(address, body=body, mcp_name="memory_health \t ", **headers)
+        assert (status, answer["result"]["isError"]) == (200, False)
+        assert (await request(address, body=body, mcp_name="memory_audit", **headers))[0] == 400
 
 
 async def test_a_body_that_is_too_large_is_refused() -> None:

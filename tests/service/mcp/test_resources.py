@@ -72,6 +72,7 @@ async def test_another_resource_cannot_be_read(uri: str) -> None:
             with pytest.raises(MCPError) as caught:
                 await client.read_resource(each)
             assert "secret" not in str(caught.value)
+            assert caught.value.error.data["uri"] == each
 
 
 async def test_prompts_recall_and_save() -> None:
@@ -85,6 +86,25 @@ async def test_prompts_recall_and_save() -> None:
         for name, arguments in (("recall", {}), ("recall", {"question": " "}), ("recall", {"q": "x"}), ("other", {})):
             with pytest.raises(MCPError):
                 await client.get_prompt(name, arguments)
+
+
+@pytest.mark.parametrize(
+    ("grant", "names"),
+    [
+        (Grant("reader", frozenset({"read"}), ME), ["recall"]),
+        (Grant("writer", frozenset({"write"}), ME), ["save_session"]),
+        (Grant("runs", frozenset({"read", "write"}), None, ("*",)), list[str]()),
+    ],
+)
+async def test_a_caller_has_only_the_prompts_whose_tools_it_has(grant: Grant, names: list[str]) -> None:
+    arguments = {"recall": {"question": "Which language?"}, "save_session": {"source_id": "chat"}}
+    async with session(grant) as (client, _):
+        assert [prompt.name for prompt in (await client.list_prompts()).prompts] == names
+        for name in arguments.keys() - names:
+            with pytest.raises(MCPError, match=f"the prompt {name} needs the right"):
+                await client.get_prompt(name, arguments[name])
+        for name in names:
+            assert (await client.get_prompt(name, arguments[name])).messages
 
 
 async def test_a_caller_who_may_not_read_has_no_resources() -> None:

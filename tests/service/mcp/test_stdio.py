@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE
 async def test_a_memory_stored_in_one_process_is_found_in_another(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     async with over_stdio(url) as client:
-        (outcome,) = lines_of(await client.call_tool("memory_store", {"key": "language", "value": "english"}))
+        (outcome,) = lines_of(await client.call_tool("memory_set", {"key": "language", "value": "english"}))
         assert outcome["action"] == "written"
     async with over_stdio(url) as client:
         _plan, *hits = lines_of(await client.call_tool("memory_search", {"query": "language"}))
@@ -34,7 +34,7 @@ async def test_a_memory_stored_in_one_process_is_found_in_another(tmp_path: Path
 async def test_the_store_of_a_server_can_be_used(tmp_path: Path) -> None:
     with http_server(f"sqlite:///{tmp_path / 'memory.db'}") as address:
         async with over_stdio(address.removesuffix("/mcp"), "--agents", "*") as client:
-            await client.call_tool("memory_store", {"key": "language", "value": "english"})
+            await client.call_tool("memory_set", {"key": "language", "value": "english"})
             turns = [{"role": "user", "text": "hello"}]
             (report,) = lines_of(
                 await client.call_tool("memory_ingest_conversation", {"turns": turns, "source_id": "chat"})
@@ -62,7 +62,7 @@ async def write_together(url: str, *, servers: int, each: int) -> None:
                 for place in range(each):
                     if place % 3 == 0:
                         arguments = {"key": f"key {number} {place}", "value": str(place)}
-                        lines_of(await client.call_tool("memory_store", arguments))
+                        lines_of(await client.call_tool("memory_set", arguments))
                     turns = [{"role": "user", "text": f"turn {number} {place}"}]
                     arguments_of_chat = {"turns": turns, "source_id": "chat", "first_turn": number * each + place}
                     lines_of(await client.call_tool("memory_ingest_conversation", arguments_of_chat))
@@ -145,4 +145,4 @@ async def test_an_error_says_how_to_call_the_tool(tmp_path: Path) -> None:
         result = await client.call_tool("memory_update", {"id": "unknown", "value": "x"})
         assert result.is_error
         assert result.structured_content["code"] == "invalid_argument"
-        assert "Arguments of memory_update: id (required), value" in text_of(result)
+        assert "Arguments of memory_update: {id: string, value?: string" in text_of(result)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-import pytest
 from mcp import Client
 
 from agent_memory_log import AssistantMessage, Store, UserMessage, new_event, open_store
@@ -33,27 +32,28 @@ TURNS = [
 CALLS: dict[str, dict[str, Any]] = {
     "memory_search": {"query": "tea preference"},
     "memory_context": {"query": "tea"},
-    "memory_store": {"key": "tone", "value": "short", "tags": ["style"]},
-    "memory_trace": {"id": "ID", "depth": 2},
-    "memory_ingest_conversation": {"turns": TURNS, "source_id": "chat"},
-    "memory_update": {"id": "ID", "value": "coffee"},
-    "memory_delete": {"id": "ID"},
-    "memory_restore": {"id": "ID"},
-    "memory_forget": {"key": "drink"},
+    "memory_trace": {"id": "DRINK", "depth": 2},
     "memory_export": {},
-    "memory_maintain": {},
     "memory_health": {},
     "memory_audit": {"limit": 5},
-    "memory_evolution": {"id": "ID"},
+    "memory_evolution": {"id": "DRINK"},
     "runs_list": {"limit": 1},
     "run_read": {"agent": "support-1", "run": "run", "after": 1},
     "run_search": {"query": "orders"},
+    "memory_delete": {"id": "DRINK"},
+    "memory_restore": {"id": "DRINK"},
+    "memory_update": {"id": "SNACK", "value": "fruit"},
+    "memory_store": {"content": "Ana Ruiz works at Acme.", "tags": ["work"]},
+    "memory_set": {"key": "tone", "value": "short", "tags": ["style"]},
+    "memory_ingest_conversation": {"turns": TURNS, "source_id": "chat"},
+    "memory_forget": {"key": "drink"},
+    "memory_maintain": {},
 }
-"""The arguments of a call of each tool. ``ID`` stands for the id of a record."""
+"""The arguments of a call of each tool, in the order of the calls. Words in capitals are ids of records."""
 
 
-async def prepared(url: str, *, deleted: bool) -> str:
-    """Fill a store, and return the id of a record."""
+async def prepared(url: str) -> dict[str, str]:
+    """Fill a store, and return the id of each record by its word in capitals."""
     async with open_store(url) as store:
         for run in ("run", "older"):
             await store.append_events(
@@ -64,16 +64,14 @@ async def prepared(url: str, *, deleted: bool) -> str:
                 new_event(UserMessage(message="Thanks")),
             )
         me = MemoryClient(store).of(ME)
-        outcome = await me.remember(key="drink", value="tea")
+        for key, value in (("drink", "tea"), ("snack", "nuts")):
+            await me.remember(key=key, value=value)
         await me.link_run("support-1", "run")
-        assert outcome.record is not None
-        if deleted:
-            await me.delete(outcome.record.id)
-        return outcome.record.id
+        return {record.key.upper(): record.id for record in await me.list()}
 
 
-def arguments_of(name: str, record: str) -> dict[str, Any]:
-    return {key: record if value == "ID" else value for key, value in CALLS[name].items()}
+def arguments_of(name: str, records: dict[str, str]) -> dict[str, Any]:
+    return {key: records.get(str(value), value) for key, value in CALLS[name].items()}
 
 
 async def call_embedded(store: Store, name: str, arguments: dict[str, Any]) -> object:
@@ -90,7 +88,7 @@ async def call_embedded(store: Store, name: str, arguments: dict[str, Any]) -> o
     if TOOLS[name].text:
         return encoded[TOOLS[name].text]
     if field == "." and isinstance(encoded, str):
-        return encoded.splitlines()
+        return encoded.removesuffix("\n").split("\n")
     if field == ".":
         return [_pruned(item) for item in encoded]
     if not field:
@@ -119,24 +117,22 @@ def without_ids(result: Any) -> Any:
     return result
 
 
-@pytest.mark.parametrize("name", TOOLS)
-async def test_a_tool_has_the_same_result_everywhere(name: str, tmp_path: Path) -> None:
-    results: list[object] = []
+async def test_each_tool_has_the_same_result_everywhere(tmp_path: Path) -> None:
     (tmp_path / "prepared").mkdir()
-    record = await prepared(f"sqlite:///{tmp_path / 'prepared'}/runs.db", deleted=name == "memory_restore")
-    arguments = arguments_of(name, record)
-    for surface in ("embedded", "stdio", "http"):
-        url = f"sqlite:///{shutil.copytree(tmp_path / 'prepared', tmp_path / surface)}/runs.db?durability=os"
-        if surface == "embedded":
-            async with open_store(url) as store:
-                results.append(await call_embedded(store, name, arguments))
-        elif surface == "stdio":
-            async with over_stdio(url, "--agents", "*") as client:
-                results.append(await call(client, name, arguments))
-        else:
-            with http_server(url) as address:
-                async with over_http(address) as client:
-                    results.append(await call(client, name, arguments))
-    embedded, from_stdio, from_http = map(without_ids, results)
-    assert from_stdio == embedded
-    assert from_http == embedded
+    records = await prepared(f"sqlite:///{tmp_path / 'prepared'}/runs.db")
+
+    def copy(surface: str) -> str:
+        return f"sqlite:///{shutil.copytree(tmp_path / 'prepared', tmp_path / surface)}/runs.db?durability=os"
+
+    async def results(client: Client) -> dict[str, object]:
+        return {name: without_ids(await call(client, name, arguments_of(name, records))) for name in CALLS}
+
+    async with open_store(copy("embedded")) as store:
+        embedded = {name: without_ids(await call_embedded(store, name, arguments_of(name, records))) for name in CALLS}
+    assert embedded.keys() == TOOLS.keys()
+    assert not [result for result in embedded.values() if isinstance(result, dict)], "no call fails"
+    async with over_stdio(copy("stdio"), "--agents", "*") as client:
+        assert await results(client) == embedded
+    with http_server(copy("http")) as address:
+        async with over_http(address) as client:
+            assert await results(client) == embedded

@@ -36,11 +36,11 @@ class _Part(msgspec.Struct, frozen=True, tag_field="form", tag=_FORM):
 
     part: int
     parts: Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTS)]
-    version: int
+    version: Annotated[int, msgspec.Meta(ge=0)]
     iteration: int
     utilization: float
     reason: str
-    expires: datetime
+    expires: Annotated[datetime, msgspec.Meta(tz=True)]
     events: tuple[str, ...] = ()
 
 
@@ -100,7 +100,7 @@ def checkpoint_of(
 def read_checkpoint(loop: Loop, event: Event | None) -> LoopCheckpoint | None:
     """Return the checkpoint that an event begins, or None if it begins no checkpoint of a loop."""
     part = _part_of(event)
-    if event is None or part is None or part.part:
+    if event is None or part is None or part.part or part.version >= event.seq:
         return None
     return LoopCheckpoint(
         loop,

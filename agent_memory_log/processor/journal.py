@@ -99,7 +99,7 @@ class Story(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """Reads a run event by event. ``Snapshot.derive`` keeps it with the snapshot."""
+    """Reads a run event by event."""
 
     def __init__(self) -> None:
         self._request: Event | None = None
@@ -112,9 +112,8 @@ class Journal:
         self._pairing: Pairing[Event] = Pairing()
         self._erased_results: set[str] = set()
 
-    def add(self, position: int, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Read the next event."""
-        del position
         read = self._READERS.get(type(event.data))
         if read is not None:
             read(self, event, event.data)
@@ -205,8 +204,8 @@ class Journal:
 def story_of(events: Iterable[Event]) -> Story:
     """Return the story of some events of a run, in seq order."""
     journal = Journal()
-    for position, event in enumerate(events):
-        journal.add(position, event)
+    for event in events:
+        journal.add(event)
     return journal.story()
 
 

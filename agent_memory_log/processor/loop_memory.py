@@ -39,7 +39,7 @@ from agent_memory_log.processor.loops import (
     Progress,
     Restored,
 )
-from agent_memory_log.processor.progress import DueExtractor, metered
+from agent_memory_log.processor.progress import DueExtractor, SeenRuns, metered
 from agent_memory_log.processor.restoring import erased_copies, restored, without
 from agent_memory_log.processor.triples import MOST_DEPTH, about, changes_between
 from agent_memory_log.snapshot import Snapshot
@@ -75,7 +75,6 @@ class LoopMemory:
         store: Store,
         memory: MemoryClient,
         *,
-        extractor: Extractor | None = None,
         context_window: int = CONTEXT_WINDOW,
         count_tokens: CountTokens | None = None,
         clock: Clock = utc_now,
@@ -84,18 +83,21 @@ class LoopMemory:
 
         Args:
             store: The store that holds the runs.
-            memory: The client of the same store.
-            extractor: The extractor of ``extract``. Default: a ``RuleExtractor``, which needs no model.
+            memory: The client of the same store. ``extract`` uses its extractor. If it has none, ``extract`` uses a
+                ``RuleExtractor``, which needs no model.
             context_window: The size of the model's context, in tokens.
             count_tokens: Counts the tokens of a text. Default: ``tiktoken``, or an upper estimate without it.
             clock: Returns the current time, timezone-aware.
         """
+        if not isinstance(memory, MemoryClient):
+            raise InvalidArgument(f"memory must be a MemoryClient, got {describe(memory)}")
         self._store = store
         self._client = memory
-        self._extractor = extractor or RuleExtractor()
+        self._extractor: Extractor = memory.extractor or RuleExtractor()
         self._context_window = _positive("context_window", context_window)
         self._count_tokens = count_tokens
         self._clock = clock
+        self._seen = SeenRuns()
 
     async def progress(self, loop: Loop) -> Progress:
         """Return the iteration and the utilization of the context, as the run of a loop shows them."""
@@ -183,7 +185,8 @@ class LoopMemory:
 
         Args:
             loop: The loop.
-            every: Due after this many iterations that were not read yet.
+            every: Due after this many iterations that were not read yet. An iteration that the extractor left for
+                later, because its turn goes on, counts once in each ``LoopMemory``.
             at: Due when the utilization of the context grows to this, from 0 to 1, in events that were not read yet.
         """
         memory = self._memory(loop)
@@ -195,8 +198,10 @@ class LoopMemory:
             raise InvalidArgument(f"at must be a number above 0 and up to 1, got {describe(at)}")
         fills = None if at is None else at * self._context_window
         run = await self._run(loop)
-        extractor = DueExtractor(self._extractor, every, fills, run.log)
+        extractor = DueExtractor(self._extractor, every, fills, run.log, self._seen.version(loop))
         report = await memory.derive(loop.agent, loop.run, extractor=extractor)
+        if extractor.is_due and report.status == "ok":
+            self._seen.note(loop, run.version)
         return Extracted(report, extractor.is_due)
 
     async def checkpoint(

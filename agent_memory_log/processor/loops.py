@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 
-from agent_memory_log.errors import DecodeError
+from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.events.event import Event
+from agent_memory_log.events.fields import describe
 from agent_memory_log.events.nested import EventPlace
 from agent_memory_log.memory.records.principals import Principal
 from agent_memory_log.memory.records.reports.outcomes import DeriveReport
@@ -26,11 +27,18 @@ class Loop(msgspec.Struct, frozen=True):
         agent: The agent of the run.
         run: The id of the run.
         principal: The owner of the memory. Take it from a configuration, never from a message.
+
+    Raises:
+        InvalidArgument: ``principal`` is not a ``Principal``.
     """
 
     agent: str
     run: str
     principal: Principal
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.principal, Principal):
+            raise InvalidArgument(f"principal must be a Principal, got {describe(self.principal)}")
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -179,8 +187,8 @@ class _Pointer(msgspec.Struct, frozen=True):
     iteration: int
     utilization: float
     reason: str
-    created: datetime
-    expires: datetime
+    created: Annotated[datetime, msgspec.Meta(tz=True)]
+    expires: Annotated[datetime, msgspec.Meta(tz=True)]
     parts: int
 
 

@@ -16,16 +16,19 @@ from agent_memory_log.events.payloads import (
     UserMessage,
 )
 from agent_memory_log.interchange.usage import USAGE_LABEL, usage_of
+from agent_memory_log.memory.records.principals import SubjectId
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice
+from agent_memory_log.processor.loops import Loop
 
 _ANSWER = (AssistantMessage, Thinking, ToolCall)
 _INPUT = (UserMessage, ToolResult, InjectedContext, Compaction, SystemMessage)
+_MOST_LOOPS = 10_000
 _BYTES_A_TOKEN = 4
 """The bytes of JSON that count as a token, as in ``transcript.window``."""
 
 
 class Meter:
-    """Counts event by event. ``Snapshot.derive`` keeps it with the snapshot.
+    """Counts event by event.
 
     Attributes:
         iteration: The number of answers so far.
@@ -37,9 +40,8 @@ class Meter:
         self.tokens = 0
         self._is_answering = False
 
-    def add(self, position: int, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Count the next event."""
-        del position
         data = event.data
         is_nested = isinstance(data, (ToolCall, ToolResult)) and bool(data.parent_tool_call_id)
         if isinstance(data, _ANSWER) and not is_nested:
@@ -60,9 +62,35 @@ class Meter:
 def metered(events: Iterable[Event]) -> Meter:
     """Return a meter that has counted some events."""
     meter = Meter()
-    for position, event in enumerate(events):
-        meter.add(position, event)
+    for event in events:
+        meter.add(event)
     return meter
+
+
+class SeenRuns:
+    """The version of each loop's run at its last extraction that was due, of the latest 10,000 loops.
+
+    An extractor may leave the events of a turn that continues for later. They make no second extraction due.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[tuple[str, str, SubjectId], int] = {}
+
+    def version(self, loop: Loop) -> int:
+        """Return the version of the run of a loop, or 0."""
+        return self._versions.get(_memory_of(loop), 0)
+
+    def note(self, loop: Loop, version: int) -> None:
+        """Note a version. If there are too many loops, forget the one that was noted the longest time ago."""
+        self._versions.pop(_memory_of(loop), None)
+        self._versions[_memory_of(loop)] = version
+        if len(self._versions) > _MOST_LOOPS:
+            del self._versions[next(iter(self._versions))]
+
+
+def _memory_of(loop: Loop) -> tuple[str, str, SubjectId]:
+    """Return the run of a loop, and the owner of the memory that has its position in the run."""
+    return loop.agent, loop.run, loop.principal.subject(loop.principal.home)
 
 
 class DueExtractor:
@@ -72,7 +100,9 @@ class DueExtractor:
         is_due: Whether the last call was due.
     """
 
-    def __init__(self, extractor: Extractor, every: int | None, fills: float | None, log: Iterable[Event]) -> None:
+    def __init__(
+        self, extractor: Extractor, every: int | None, fills: float | None, log: Iterable[Event], seen: int
+    ) -> None:
         """Wrap an extractor.
 
         Args:
@@ -80,11 +110,13 @@ class DueExtractor:
             every: Due after this many iterations. None: never for this reason.
             fills: Due when the conversation reaches this many tokens. None: never for this reason.
             log: The run.
+            seen: The last seq of the events that the extractor has seen. It may have left some of them for later.
         """
         self._extractor = extractor
         self._every = every
         self._fills = fills
         self._log = log
+        self._seen = seen
         self.is_due = False
 
     @property
@@ -94,16 +126,18 @@ class DueExtractor:
 
     def extract(self, new: RunSlice, /) -> Extraction:
         """Return what the extractor finds, or an empty result at the position of the last call."""
-        enough = self._every is not None and metered(new.events).iteration >= self._every
-        self.is_due = enough or (self._fills is not None and self._has_filled(self._fills, new))
+        seen = max(self._seen, new.after)
+        unseen = [event for event in new.events if event.seq > seen]
+        enough = self._every is not None and metered(unseen).iteration >= self._every
+        self.is_due = enough or (self._fills is not None and self._has_filled(self._fills, seen, unseen))
         return self._extractor.extract(new) if self.is_due else Extraction(position=new.after)
 
-    def _has_filled(self, tokens: float, new: RunSlice) -> bool:
-        """Return whether the conversation grew from fewer tokens than this to as many in the new events."""
-        meter = metered(event for event in self._log if event.seq <= new.after)
+    def _has_filled(self, tokens: float, seen: int, unseen: Iterable[Event]) -> bool:
+        """Return whether the conversation grew from fewer tokens than this to as many in the unseen events."""
+        meter = metered(event for event in self._log if event.seq <= seen)
         was_below = meter.tokens < tokens
-        for position, event in enumerate(new.events):
-            meter.add(position, event)
+        for event in unseen:
+            meter.add(event)
             if was_below and meter.tokens >= tokens:
                 return True
             was_below = meter.tokens < tokens

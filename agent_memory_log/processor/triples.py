@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from agent_memory_log.memory.records.kinds import fold_text
+from agent_memory_log.memory import Relation, alias_key
 from agent_memory_log.memory.records.principals import Principal
 from agent_memory_log.memory.records.record import Record
 from agent_memory_log.processor.loops import GraphChanges, Triple
@@ -15,22 +16,24 @@ MOST_DEPTH = 5
 _ROOT = "agent"
 _RECORD = f"{_ROOT}.memory.record"
 _LONGEST_LEVEL = 64
+_AMBIGUOUS = re.compile(r"^[^/]+/[^/]+/[^/]+\Z|%2[5F]")
+"""The names that are written with escapes: those with the form of an owner, and those that have escapes already."""
 
 
 def triples_of(record: Record, principal: Principal) -> tuple[Triple, ...]:
     """Return the triples of an active record.
 
-    A record whose data has the texts ``subject``, ``predicate`` and ``object``, as a relation has, gives these. The
-    subject of any other record is the owner of the memory, and its object the record's value, or its text if its kind
-    has no keys.
+    A relation gives its subject, predicate and object. The subject of any other record is the owner of the memory, and
+    its object the record's value, or its text if its kind has no keys.
     """
-    subject_id = principal.subject(record.scope)
-    owner = f"{subject_id.tenant}/{subject_id.scope}/{subject_id.id}"
-    relation = _relation_of(record)
-    if relation is None:
-        name = record.key or _text(record.data.to_map().get("category")) or record.memory_type
-        relation = owner, name, record.value or record.text
-    subject, name, value = relation
+    data = record.data
+    if isinstance(data, Relation):
+        subject, name, value = _entity(data.subject), data.predicate, _entity(data.object)
+    else:
+        category = data.to_map().get("category")
+        subject = _owner(principal, record.scope)
+        name = record.key or (category if isinstance(category, str) else "") or record.memory_type
+        value = record.value or record.text
     return (
         Triple(
             subject,
@@ -55,8 +58,7 @@ def changes_between(
         for record_id in in_graph
         if record_id not in active or active[record_id].updated != in_graph[record_id]
     ]
-    home = principal.subject(principal.home)
-    owner = f"{home.tenant}/{home.scope}/{home.id}"
+    owner = _owner(principal, principal.home)
     return GraphChanges(
         tuple(triple for record in changed for triple in triples_of(record, principal)),
         tuple(Triple(owner, _RECORD, record_id, "memory", now, 1.0, record_id) for record_id in closed),
@@ -72,7 +74,7 @@ def about(records: Iterable[Record], ids: Iterable[str], depth: int) -> list[Rec
     """
     every = list(records)
     names = {record.id: _names(record) for record in every}
-    reached = {fold_text(name) for name in ids}
+    reached = set(map(alias_key, ids))
     nearest_first: dict[str, Record] = {}
     for _ in range(depth + 1):
         near = [
@@ -87,20 +89,24 @@ def about(records: Iterable[Record], ids: Iterable[str], depth: int) -> list[Rec
 
 
 def _names(record: Record) -> frozenset[str]:
-    relation = _relation_of(record)
-    ends = () if relation is None else (relation[0], relation[2])
-    return frozenset(map(fold_text, (*record.entities, *ends)))
+    data = record.data
+    ends = (data.subject, data.object) if isinstance(data, Relation) else ()
+    return frozenset(map(alias_key, (*record.entities, *ends)))
 
 
-def _relation_of(record: Record) -> tuple[str, str, str] | None:
-    """Return the subject, predicate and object of a record that relates two things, or None."""
-    data = record.data.to_map()
-    subject, predicate, value = (_text(data.get(name)) for name in ("subject", "predicate", "object"))
-    return (subject, predicate, value) if subject and predicate and value else None
+def _owner(principal: Principal, scope: str) -> str:
+    """Return the node of the owner of a scope."""
+    owner = principal.subject(scope)
+    return "/".join(map(_escaped, (owner.tenant, owner.scope, owner.id)))
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _entity(name: str) -> str:
+    """Return the node of an entity. It is its name, unless this is also the node of an owner, or of another name."""
+    return _escaped(name) if _AMBIGUOUS.search(name) else name
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("/", "%2F")
 
 
 def _level(name: str) -> str:

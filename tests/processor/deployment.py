@@ -23,7 +23,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import ConsumerConfig, StreamConfig
+from nats.js.api import ConsumerConfig, KeyValueConfig, StreamConfig
 
 from agent_memory_log import InjectedContext, SyncStore, UserMessage, new_event, open_sync_store
 from agent_memory_log.memory import Preference, Principal, SyncMemoryClient
@@ -138,6 +138,30 @@ class Deployment:
         config = StreamConfig(name=STREAM, subjects=list(SUBJECTS))
         await self.stream.add_stream(config)  # pyright: ignore[reportUnknownMemberType]  # nats-py types it partly
 
+    async def make_bucket(self) -> None:
+        """Make the bucket of the states of entities."""
+        config = KeyValueConfig(bucket="ENTITY_STATES")
+        await self.stream.create_key_value(config)  # pyright: ignore[reportUnknownMemberType]  # nats-py types it partly
+
+    async def change_entity(self, loop_id: str) -> None:
+        """Change an entity that the memory of a loop knows."""
+        with open_sync_store(self.store) as store:
+            memory = SyncMemoryClient(store).of(Principal("default", {"user": loop_id}))
+            memory.remember(key="database", value="big", entities=["postgres"])
+        await self.make_bucket()
+        await (await self.stream.key_value("ENTITY_STATES")).put("postgres", b"restarted")
+
+    async def knows_entity(self, loop_id: str) -> None:
+        """Wait until a loop got one context about the entity, and check that the change is acknowledged."""
+        async with asyncio.timeout(PATIENCE):
+            while not await self.is_acknowledged("KV_ENTITY_STATES", "memory-entities"):  # noqa: ASYNC110  # the server sets no event
+                await asyncio.sleep(0.05)
+        await self.settled()
+        with open_sync_store(self.store) as store:
+            events = [event.data for event in store.load_run(LEDGERS, f"loop/{loop_id}").log]
+        handled = [data.kind for data in events if isinstance(data, MessageHandled) and data.port == "entity_states"]
+        assert handled == ["postgres"]
+
     async def serve_only(self, *subjects: str) -> None:
         """Let the stream store only some subjects."""
         config = StreamConfig(name=STREAM, subjects=list(subjects))
@@ -189,10 +213,10 @@ class Deployment:
             assert time.monotonic() < deadline, "".join(each.output.read_text()[-3000:] for each in self.processors)
             await asyncio.sleep(0.05)
 
-    async def is_acknowledged(self) -> bool:
-        """Return whether each message is acknowledged."""
+    async def is_acknowledged(self, stream: str = STREAM, *consumers: str) -> bool:
+        """Return whether each message is acknowledged by its consumer, by default by those of the inputs."""
         try:
-            infos = [await self.stream.consumer_info(STREAM, name, timeout=1) for name in CONSUMERS]
+            infos = [await self.stream.consumer_info(stream, name, timeout=1) for name in consumers or CONSUMERS]
         except (nats.errors.Error, TimeoutError):
             return False
         return not any(info.num_pending or info.num_ack_pending for info in infos)
@@ -246,7 +270,10 @@ class Deployment:
             for message_id, message in outgoing.items():
                 subject, data = received[message_id]
                 assert subject == message.subject
-                if message.context is None:
+                if message.record:
+                    (triple,) = json.loads(data)["triples"]
+                    assert triple["context"] == message.record
+                elif message.context is None:
                     assert data.decode() == message.message
                 else:
                     place = message.context

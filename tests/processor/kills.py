@@ -20,6 +20,9 @@ async def kill_at(
             for kind in ("compaction_starting", "compaction_complete", "gc_complete", "pre_task")
         ]
         await deployment.send_bytes("memory.hydrate.request.l1", b'{"type": 1}')
+        if step == "entities":
+            await deployment.settled()
+            await deployment.change_entity("l1")
         assert first.read() == "reached"
         if victims in ("server", "both"):
             deployment.server.kill()
@@ -32,6 +35,8 @@ async def kill_at(
         if victims in ("processor", "both"):
             deployment.start()
         await deployment.settled()
+        if step == "entities":
+            await deployment.knows_entity("l1")
         await deployment.check(sent, buried=1)
         assert deployment.processors[-1].stop() == "finished"
         await deployment.check(sent, buried=1)

@@ -29,9 +29,10 @@ class NatsServer:
     Args:
         folder: The folder of the data, the log and the settings.
         max_file_store: The most bytes of all streams.
+        settings: More lines of its configuration.
     """
 
-    def __init__(self, folder: Path, *, max_file_store: int = 1_000_000_000) -> None:
+    def __init__(self, folder: Path, *, max_file_store: int = 1_000_000_000, settings: str = "") -> None:
         self._folder = folder
         self._keeper: subprocess.Popen[bytes] | None = None
         self._reservation = reserve_port()
@@ -43,6 +44,7 @@ class NatsServer:
             host: "{HOST}"
             port: {self.port}
             jetstream {{ store_dir: "{folder / "data"}", max_file_store: {max_file_store}, max_memory_store: 0 }}
+            {settings}
             """
         )
 

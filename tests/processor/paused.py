@@ -26,6 +26,7 @@ from tests.processor.extracting import WordExtractor
 
 STEPS: dict[str, tuple[type[Any], str]] = {
     "hydrate": (LoopMemory, "hydrate_post_compaction"),
+    "entities": (LoopMemory, "hydrate_for_entities"),
     "extract": (LoopMemory, "extract"),
     "checkpoint": (LoopMemory, "checkpoint"),
     "graph": (Graph, "publish_changes"),

@@ -92,7 +92,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"ports": {"checkpoint_events": "memory.x{loop_id}"}}, "ports.checkpoint_events"),
     ({"ports": {"compaction_events": "agent.>.x"}}, "ports.compaction_events"),
     ({"ports": {"hydrate_requests": "agent..x"}}, "ports.hydrate_requests"),
+    ({"ports": {"compaction_events": "agent.*.events"}}, "ports.compaction_events: a subject whose last token"),
+    ({"ports": {"compaction_events": "agent.>"}}, "ports.injected_context: a subject that ports.compaction_events"),
+    ({"ports": {"hydrate_requests": "memory.checkpoint.*.*"}}, "ports.checkpoint_events: a subject that"),
+    ({"ports": {"entity_states": "AGENT_MEMORY_CHECKPOINTS"}}, "checkpoint.storage_bucket"),
     ({"ports": {"other": "x"}}, "ports.other"),
+    ({"extraction": {"llm_assisted": {"model": "smart"}}}, "extraction.llm_assisted.model"),
+    ({"models": {"smart": {"name": "m"}}}, "extraction.llm_assisted.model: an alias of models, which has smart"),
+    ({"loops": [{"agent": "a", "run": "", "scopes": {"user": "1"}}]}, "loops[0]: run must be"),
     ({"models": {"fast": {"timeout_seconds": -1}}}, "models.fast.timeout_seconds"),
     ({"models": {"fast": {"url": "x"}}}, "models.fast.url"),
     ({"models": {"fast": 1}}, "models.fast"),
@@ -140,6 +147,8 @@ def test_loop_has_its_run_and_principal() -> None:
     assert route(loop, "web-1") is None, "its user is unknown"
     assert route(loop, "cli-1", "42") is None
     assert route(loop, "web-1", " 42") is None, "an id that could be mistaken for another one"
+    long = {**loop, "run": "{loop_id}-{user_id}", "scopes": {"team": "t"}}
+    assert route(long, "web-1", "u" * 512) is None, "the id of its run is too long"
     assert route({**loop, "scopes": {"user": "7"}}, "web-1") == Loop(
         "coder", "run-web-1", Principal("acme", {"user": "7"})
     )
@@ -160,6 +169,7 @@ def test_first_entry_that_matches_counts() -> None:
 def test_loop_id_cannot_name_an_agent_of_the_library() -> None:
     loop = {"agent": "{loop_id}", "scopes": {"user": "1"}}
     assert route(loop, "@memory") is None
+    assert route(loop, "conversations/default/user/2") is None
     assert route(loop, "coder") is not None
 
 

@@ -17,6 +17,7 @@ from agent_memory_log import (
     Compaction,
     Event,
     InjectedContext,
+    JsonValue,
     PlannerNote,
     SyncStore,
     ToolCall,
@@ -208,7 +209,7 @@ def answers(count: int) -> list[Event]:
 
 def test_extraction_is_due_after_some_iterations(store: SyncStore) -> None:
     extractor = SaidPreferences()
-    loops = SyncLoopMemory(store, SyncMemoryClient(store), extractor=extractor)
+    loops = SyncLoopMemory(store, SyncMemoryClient(store, extractor=extractor))
     due: list[int] = []
     for number in range(1, 13):
         stored(store, [new_event(UserMessage(f"key{number}=value{number}")), new_event(AssistantMessage("Noted."))])
@@ -223,8 +224,26 @@ def test_extraction_is_due_after_some_iterations(store: SyncStore) -> None:
     assert len(extractor.calls) == 3
 
 
+def test_answers_of_a_turn_that_continues_make_an_extraction_due_once(store: SyncStore) -> None:
+    loops = SyncLoopMemory(store, SyncMemoryClient(store))
+    due: list[int] = []
+    stored(store, [new_event(UserMessage("I live in Leeds. Mend the cache."))])
+    for number in range(1, 13):
+        stored(store, [new_event(ToolCall(f"call-{number}", "run")), new_event(ToolResult(f"call-{number}", "run"))])
+        if loops.extract(LOOP, every=5).is_due:
+            due.append(number)
+    assert due == [5, 10]
+
+
+def test_an_extraction_for_one_user_leaves_another_due(store: SyncStore) -> None:
+    loops = SyncLoopMemory(store, SyncMemoryClient(store, extractor=SaidPreferences()))
+    stored(store, answers(2))
+    other = Loop(AGENT, RUN, Principal("acme", {"user": "43"}))
+    assert [loops.extract(loop, every=2).is_due for loop in (LOOP, other, LOOP)] == [True, True, False]
+
+
 def test_extraction_is_due_once_when_the_context_fills(store: SyncStore) -> None:
-    loops = SyncLoopMemory(store, SyncMemoryClient(store), extractor=SaidPreferences(), context_window=1_000)
+    loops = SyncLoopMemory(store, SyncMemoryClient(store, extractor=SaidPreferences()), context_window=1_000)
     due: list[int] = []
     for number in range(1, 13):
         stored(store, answers(1))
@@ -264,7 +283,7 @@ class Failing:
 
 def test_a_failed_extraction_loses_nothing(store: SyncStore) -> None:
     failing = Failing()
-    loops = SyncLoopMemory(store, SyncMemoryClient(store), extractor=failing)
+    loops = SyncLoopMemory(store, SyncMemoryClient(store, extractor=failing))
     stored(store, answers(2))
     for extracted in (loops.extract(LOOP), loops.extract(LOOP, every=1)):
         assert extracted.report.status == "stopped"
@@ -313,7 +332,36 @@ def test_other_programs_checkpoints_are_ignored(store: SyncStore, loops: SyncLoo
     assert loops.latest_checkpoint(LOOP) == own
 
 
-@pytest.mark.parametrize("pointer", [b"", b"{}", b"null", b"\xff", b"[" * 1_000, b'{"checkpoint_id": 7}'])
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"version": 10**9},
+        {"version": -1},
+        {"expires": "9999-01-01T00:00:00"},
+        {"expires": "2020-01-01T00:00:00"},
+        {"parts": 10**9},
+        {"utilization": "x"},
+    ],
+)
+def test_damaged_checkpoints_are_ignored(store: SyncStore, loops: SyncLoopMemory, field: dict[str, JsonValue]) -> None:
+    worked(store)
+    own = loops.checkpoint(LOOP)
+    part = store.load_run(AGENT, RUN).log[-1].to_map()["data"]
+    assert isinstance(part, dict)
+    data = part["structured"]
+    assert isinstance(data, dict)
+    stored(store, [new_event(Checkpoint("x", structured={**data, **field}))])
+    assert loops.latest_checkpoint(LOOP) == own
+    assert "I'll use SQLite" in loops.hydrate_post_compaction(LOOP).text
+
+
+_POINTER = (
+    b'{"checkpoint_id":"c","version":1,"iteration":1,"utilization":0,"reason":"","parts":1,'
+    b'"created":"2026-01-01T00:00:00Z","expires":"2026-01-01T00:00:00"}'
+)
+
+
+@pytest.mark.parametrize("pointer", [b"", b"{}", b"null", b"\xff", b"[" * 1_000, b'{"checkpoint_id": 7}', _POINTER])
 def test_other_bytes_are_no_pointer(pointer: bytes) -> None:
     with pytest.raises(DecodeError, match="pointer to a checkpoint"):
         LoopCheckpoint.from_pointer(LOOP, pointer)
@@ -343,6 +391,8 @@ def test_bad_arguments_are_refused_before_anything_is_written(store: SyncStore, 
         (lambda: loops.checkpoint(LOOP, retention_days=1e9), "retention_days"),
         (lambda: loops.checkpoint(LOOP, event_id="\u20ac" * 400), "event_id"),
         (lambda: SyncLoopMemory(store, SyncMemoryClient(store), context_window=0), "context_window"),
+        (lambda: SyncLoopMemory(store, me(store).of(LOOP.principal)), "memory must be a SyncMemoryClient"),  # type: ignore[arg-type]  # a wrong type
+        (lambda: Loop(AGENT, RUN, "acme"), "principal must be a Principal"),  # type: ignore[arg-type]  # a wrong type
     ]
     for call, words in bad:
         with pytest.raises(InvalidArgument, match=words):
@@ -391,7 +441,7 @@ def test_the_asynchronous_loop_memory_does_the_same(store: SyncStore, loops: Syn
 
 
 def test_two_loops_of_one_principal_share_memory(store: SyncStore) -> None:
-    loops = SyncLoopMemory(store, SyncMemoryClient(store), extractor=SaidPreferences())
+    loops = SyncLoopMemory(store, SyncMemoryClient(store, extractor=SaidPreferences()))
     second = Loop(AGENT, "task-8", LOOP.principal)
     stored(store, [new_event(UserMessage("language=english"))])
     loops.extract(LOOP)

@@ -50,6 +50,7 @@ def test_event_is_read_with_its_optional_fields() -> None:
         ({"utilization": "x"}, "utilization"),
         ({"summary": 1}, "summary"),
         ({"user_id": 1}, "user_id"),
+        ({"user_id": "u" * 513}, "user_id"),
     ],
 )
 def test_wrong_fields_of_an_event_are_named(change: dict[str, Any], field: str) -> None:

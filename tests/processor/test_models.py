@@ -36,7 +36,9 @@ def test_model_needs_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-@pytest.mark.parametrize("assisted", [{"model": "other"}, {"enabled": False}])
-def test_rules_extract_without_a_model(assisted: dict[str, object]) -> None:
-    with extractor_of(settings(**assisted)) as extractor:
+@pytest.mark.parametrize(
+    "without", [ProcessorSettings(), settings(enabled=False), settings(enabled=False, model="other")]
+)
+def test_rules_extract_without_a_model(without: ProcessorSettings) -> None:
+    with extractor_of(without) as extractor:
         assert extractor.name == "rules"

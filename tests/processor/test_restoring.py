@@ -65,6 +65,11 @@ def cuts(run: Snapshot, provider: str, conversation: Restored) -> Iterator[str]:
     """Yield the differences from restoring everything that a cut does not explain."""
     if conversation.open_calls != Reader(run).open_tool_calls():
         yield "an open call is missing"
+    notes = [event.data.note for event in run.log if isinstance(event.data, PlannerNote)]
+    answers = [event.data.message for event in run.log if isinstance(event.data, AssistantMessage)]
+    notes += [answer.removesuffix(" Fine?") for answer in answers if answer.startswith("I decided to use plan")]
+    if not set(notes) <= set(conversation.decisions):
+        yield "a decision is missing"
     restored_messages = list(conversation.transcript)
     run_messages = list(repair(build(run, provider), provider).transcript)
     if conversation.is_whole:

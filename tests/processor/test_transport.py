@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from nats.js.api import KeyValueConfig
 
 from agent_memory_log import (
     AssistantMessage,
@@ -31,6 +30,7 @@ from agent_memory_log.memory import Extraction, Extractor, MemoryClient, Prefere
 from agent_memory_log.processor import LoopMemory
 from agent_memory_log.processor.transport import Component, Metadata, ProcessorSettings, register
 from agent_memory_log.processor.transport.ledger import ExtractionPending, ExtractionSettled, Ledgers, MessageHandled
+from agent_memory_log.processor.transport.wire import NatsWire
 from tests import amlog
 from tests.processor.deployment import (
     AGENT,
@@ -316,7 +316,7 @@ async def test_end_of_a_loop_settles_its_extractions(tmp_path: Path) -> None:
 
 
 async def test_loop_without_new_events_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_memory_log.processor.transport.chores._IDLE", timedelta(seconds=0.5))
+    monkeypatch.setattr("agent_memory_log.processor.transport.chores.IDLE", timedelta(seconds=0.5))
     async with deployed(tmp_path, "l1") as deployment, running(deployment) as (_, store):
         await deployment.send("gc_complete", "l1")
 
@@ -363,7 +363,7 @@ async def test_forgotten_memory_leaves_the_graph_and_the_outbox(tmp_path: Path) 
 
         await until(deletions)
         with open_sync_store(deployment.store) as log:
-            assert not [message for _, message in outbox(log) if "l1-python" in message.message]
+            assert not [message for _, message in outbox(log) if "l1-python" in str(message)]
 
 
 async def test_failed_hydration_is_an_empty_context_with_a_note(
@@ -422,6 +422,22 @@ async def test_message_waits_for_a_store_that_is_down(
         assert 0 < count(component, "messages", port="compaction_events", outcome="retried") <= 3
 
 
+async def test_unexpected_error_ends_no_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pull, failed = NatsWire.pull, set[object]()
+
+    async def fail(wire: NatsWire, stream: str, consumer: str, subject: str, *, newest_only: bool) -> Any:
+        if consumer not in failed:
+            failed.add(consumer)
+            raise RuntimeError("a defect")
+        return await pull(wire, stream, consumer, subject, newest_only=newest_only)
+
+    monkeypatch.setattr(NatsWire, "pull", fail)
+    async with deployed(tmp_path, "l1") as deployment, running(deployment):
+        sent = [(await deployment.send(kind, "l1"), kind, "l1") for kind in ("compaction_complete", "pre_task")]
+        await deployment.settled()
+        await deployment.check(sent)
+
+
 async def test_unexpected_error_ends_as_a_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_arguments: object) -> bool:
         raise RuntimeError("a defect")
@@ -454,8 +470,8 @@ async def test_unpublished_message_stays_in_the_outbox(tmp_path: Path) -> None:
 
 async def test_change_of_an_entity_reaches_the_loops_that_know_it(tmp_path: Path) -> None:
     async with deployed(tmp_path, "l1", "l2") as deployment:
-        config = KeyValueConfig(bucket="ENTITY_STATES")
-        states = await deployment.stream.create_key_value(config)  # pyright: ignore[reportUnknownMemberType]  # nats-py types it partly
+        await deployment.make_bucket()
+        states = await deployment.stream.key_value("ENTITY_STATES")
         with open_sync_store(deployment.store) as log:
             log.append_events(AGENT, "l1", new_event(UserMessage(message="database is postgres")))
         async with running(deployment) as (_, store):
@@ -643,6 +659,67 @@ async def test_stream_that_is_made_again_is_served(tmp_path: Path) -> None:
         assert len(await contexts(deployment)) == 1
 
 
+async def test_stream_that_is_purged_during_a_message_loses_no_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hydrate, began, may_end = LoopMemory.hydrate_post_compaction, asyncio.Event(), asyncio.Event()
+
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        began.set()
+        await may_end.wait()
+        return await hydrate(*arguments, **options)
+
+    monkeypatch.setattr(LoopMemory, "hydrate_post_compaction", slow)
+    async with deployed(tmp_path, "l1") as deployment, running(deployment) as (component, _):
+        sent = [(await deployment.send("compaction_complete", "l1"), "compaction_complete", "l1")]
+        await began.wait()
+        await deployment.stream.purge_stream(STREAM)
+        may_end.set()
+        sent.append((await deployment.send("compaction_complete", "l1"), "compaction_complete", "l1"))
+        await deployment.settled()
+        await deployment.check(sent)
+        assert component.health().healthy
+
+
+async def test_changed_settings_reach_the_consumers_of_an_earlier_configuration(tmp_path: Path) -> None:
+    async with deployed(tmp_path, "l1") as deployment:
+        async with running(deployment):
+            sent = [(await deployment.send("compaction_complete", "l1"), "compaction_complete", "l1")]
+            await deployment.settled()
+        settings: dict[str, object] = {"ports": {"compaction_events": "agent.other.*"}, "ack_seconds": 7}
+        async with running(deployment, settings=settings):
+            message = json.dumps({"type": "gc_complete", "loop_id": "l1", "iteration": 1}).encode()
+            sent.append((await deployment.send_bytes("agent.other.l1", message), "gc_complete", "l1"))
+
+            async def is_handled() -> bool:
+                with open_sync_store(deployment.store) as log:
+                    return len(ledgers(log)["loop/l1"].handled) == len(sent)
+
+            await until(is_handled)
+            await deployment.settled()
+            await deployment.check(sent)
+            info = await deployment.stream.consumer_info(STREAM, "memory-compaction")
+            assert (info.config.filter_subject, info.config.ack_wait) == ("agent.other.*", 7)
+
+
+async def test_bucket_of_entities_that_is_made_again_is_served(tmp_path: Path) -> None:
+    async with deployed(tmp_path, "l1") as deployment, running(deployment) as (component, store):
+        memory = MemoryClient(store).of(Principal("default", {"user": "l1"}))
+        await memory.remember(key="database", value="postgres", entities=["postgres"])
+        await deployment.send("gc_complete", "l1")
+        await deployment.settled()
+        for number in (1, 2):
+            await deployment.make_bucket()
+            await (await deployment.stream.key_value("ENTITY_STATES")).put("postgres", b"restarted")
+
+            async def is_answered(number: int = number) -> bool:
+                return len(await contexts(deployment)) == number
+
+            await until(is_answered)
+            assert component.health().problems == {}
+            await deployment.stream.delete_key_value("ENTITY_STATES")
+
+
 async def test_bucket_that_is_deleted_is_made_again(tmp_path: Path) -> None:
     async with deployed(tmp_path, "l1") as deployment, running(deployment):
         for _ in range(2):
@@ -685,7 +762,9 @@ def test_command_refuses_a_wrong_configuration(tmp_path: Path, capsys: pytest.Ca
     assert "checkpoint" in schema["$defs"]["ProcessorSettings"]["properties"]
 
 
-@pytest.mark.parametrize(("step", "when"), [("append", "before"), ("publish", "after"), ("ack", "before")])
+@pytest.mark.parametrize(
+    ("step", "when"), [("append", "before"), ("publish", "after"), ("ack", "before"), ("entities", "after")]
+)
 async def test_kill_leaves_the_same_end_state(tmp_path: Path, step: str, when: Literal["before", "after"]) -> None:
     """``make torture`` kills at every step."""
     await kill_at(step, when, "both", tmp_path)

@@ -10,8 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory_log import SyncStore, UserMessage, new_event, open_sync_store
-from agent_memory_log.memory import Episode, Evidence, Fact, Link, Source, SyncMemory, SyncMemoryClient, UnknownKind
+from agent_memory_log import JsonValue, SyncStore, UserMessage, new_event, open_sync_store
+from agent_memory_log.memory import (
+    Episode,
+    Evidence,
+    Fact,
+    Link,
+    Principal,
+    Relation,
+    Source,
+    SyncMemory,
+    SyncMemoryClient,
+    UnknownKind,
+)
 from agent_memory_log.processor import GraphChanges, Loop, SyncLoopMemory, Triple
 from tests.memory.stores import SetClock, somebody
 from tests.processor.runs import stored
@@ -61,10 +72,7 @@ def test_records_become_triples_of_three_levels() -> None:
         )
         setup.memory.remember(Fact("home.town", "Oslo"))
         setup.memory.remember(Episode("task_result"), text="Fixed the cache.")
-        setup.memory.remember(
-            UnknownKind("relation", {"subject": "Ana", "predicate": "works at", "object": "Acme"}),
-            text="Ana works at Acme.",
-        )
+        setup.memory.remember(Relation("Ana", "works at", "Acme"))
         triples = {triple.predicate: triple for triple in setup.loops.graph_changes(setup.loop).add}
         assert {(triple.subject, name, triple.object) for name, triple in triples.items()} == {
             (owner(setup.loop), "agent.preference.language", "english"),
@@ -81,6 +89,55 @@ def test_records_become_triples_of_three_levels() -> None:
             language.record.id,
         )
         assert triples["agent.fact.home_town"].source == "user"
+
+
+def test_no_memory_speaks_for_the_owner_of_another_memory() -> None:
+    with open_sync_store("memory:") as store:
+        setup = parts(store)
+        victim = owner(setup.loop)
+        forged: dict[str, JsonValue] = {"subject": victim, "predicate": "prefers", "object": "it"}
+        mallory = Loop("coder", "run", somebody(user="mallory"))
+        memory = SyncMemoryClient(store).of(mallory.principal)
+        memory.remember(UnknownKind("note2", forged), text="x")
+        memory.remember(Relation(victim, "prefers", victim))
+        note, relation = setup.loops.graph_changes(mallory).add
+        assert note.subject == f"{mallory.principal.tenant}/user/mallory"
+        assert relation.subject == relation.object == victim.replace("/", "%2F")
+
+
+NAMES = st.text(alphabet="aé/%25F.", min_size=1, max_size=8).filter(lambda name: not name.isspace())
+
+
+@given(NAMES, NAMES, NAMES, NAMES)
+def test_entities_and_owners_have_different_nodes(first: str, second: str, tenant: str, user: str) -> None:
+    nodes: list[str] = []
+    with open_sync_store("memory:") as store:
+        loop = Loop("coder", "run", Principal(tenant, {"user": user}))
+        memory = SyncMemoryClient(store).of(loop.principal)
+        memory.remember(Relation(first, "knows", second))
+        memory.remember(Fact("town", "Oslo"))
+        for triple in SyncLoopMemory(store, SyncMemoryClient(store)).graph_changes(loop).add:
+            nodes += [triple.subject] if triple.object == "Oslo" else [triple.subject, triple.object]
+    assert len(set(nodes)) == 2 + (first != second)
+
+
+@pytest.mark.parametrize("name", ["AC/DC", "50 %", "100%", "/etc/hosts", "https://acme.com", "a/b/c/d"])
+def test_names_stay_readable_in_the_graph(name: str) -> None:
+    with open_sync_store("memory:") as store:
+        setup = parts(store)
+        setup.memory.remember(Relation(name, "knows", "Ana"))
+        (triple,) = setup.loops.graph_changes(setup.loop).add
+        assert triple.subject == name
+
+
+@pytest.mark.parametrize("alias", ["Acme-Corp.", "acme corp", "ACME-CORP", "Acmé-Corp", "Acme"])
+def test_aliases_of_an_entity_find_its_memories(alias: str) -> None:
+    with open_sync_store("memory:") as store:
+        setup = parts(store)
+        setup.memory.remember(Relation("Ana", "works at", "Acme-Corp."))
+        is_alias = bool(setup.memory.neighbours(alias).edges)
+        assert is_alias or alias in ("acme corp", "Acme")
+        assert ("Ana works at" in setup.loops.hydrate_for_entities(setup.loop, [alias], 0).text) == is_alias
 
 
 @given(st.text(max_size=80).filter(lambda key: key.strip()))

@@ -140,7 +140,7 @@ class Component:
             _check_readable(credentials)
         await self._store.list_runs(limit=1)
         memory = MemoryClient(self._store, extractor=self._extractor)
-        loops = LoopMemory(self._store, memory, extractor=self._extractor, context_window=settings.context_window)
+        loops = LoopMemory(self._store, memory, context_window=settings.context_window)
         self._wire = NatsWire(
             settings.servers,
             credentials,
@@ -150,10 +150,10 @@ class Component:
         )
         deployment = settings.stream_name + settings.consumer_name_suffix
         self._ledgers = Ledgers(self._store, deployment)
-        self._publisher = Publisher(self._store, self._ledgers, self._wire, self.metrics)
-        graph = Graph(loops, self._ledgers, self._publisher, settings.ports.graph_mutations)
+        self._publisher = Publisher(self._store, memory, self._ledgers, self._wire, self.metrics)
+        graph = Graph(loops, self._ledgers, self._publisher, settings)
         self._handler = Handler(settings, loops, memory, self._ledgers, self._publisher, graph, self.metrics)
-        self._chores = Chores(settings, self._store, self._handler, self._ledgers, self._publisher, self.metrics)
+        self._chores = Chores(settings, self._store, self._handler, graph, self._ledgers, self._publisher, self.metrics)
         self._consumers = tuple(
             PortConsumer(
                 source,
@@ -229,7 +229,7 @@ class Component:
         problems = {consumer.source.port: consumer.problem for consumer in self._consumers if consumer.problem}
         is_running = self._status == "running"
         if is_running and not self._wire.is_connected:
-            problems["connection"] = "no NATS server can be reached"
+            problems["connection"] = f"no NATS server can be reached: {self._wire.problem}"
         unpublished = self._ledgers.unpublished() if self._consumers else 0
         # A deployment need not have a bucket of entities.
         is_healthy = is_running and not problems.keys() - {ENTITY_STATES}
@@ -241,6 +241,8 @@ class Component:
 
     async def end_loop(self, loop_id: str) -> None:
         """End a loop now: extract the rest of its run, and take its last checkpoint. Raises the errors of the store.
+
+        Any processor may end a loop, also one that got none of its messages.
 
         Without this call, a loop ends when its run and its messages stand still for an hour.
         """

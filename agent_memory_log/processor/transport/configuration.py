@@ -18,10 +18,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.backend_kit.checks import check_ids
+from agent_memory_log.errors import InvalidArgument, InvalidEvent
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
-from agent_memory_log.memory.records.principals import Principal
+from agent_memory_log.memory.records.principals import CONVERSATIONS, Principal
 from agent_memory_log.models.settings import ModelSettings, Settings
 from agent_memory_log.processor.loop_memory import CONTEXT_WINDOW
 from agent_memory_log.processor.loops import Loop
@@ -99,7 +100,8 @@ class CheckpointSettings(Settings, frozen=True):
         Annotated[str, Meta(pattern=_NAME)], _basic("The key-value bucket with a pointer to each checkpoint.")
     ] = "AGENT_MEMORY_CHECKPOINTS"
     retention_days: Annotated[
-        Annotated[int, Meta(ge=1, le=3_650)], _basic("The days after which the bucket drops a pointer.")
+        Annotated[int, Meta(ge=1, le=3_650)],
+        _basic("The days after which a checkpoint expires, and a new bucket drops its pointer."),
     ] = 7
 
 
@@ -184,13 +186,14 @@ class ProcessorSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        problems = [*self._port_problems(), *self._loop_problems()]
+        problems = [*self._port_problems(), *self._loop_problems(), *self._model_problems()]
         if problems:
             raise InvalidArgument(f"invalid settings: {'; '.join(problems)}")
 
     def _port_problems(self) -> list[str]:
         names = ("injected_context", "graph_mutations", "checkpoint_events")
         outputs = {name: str(getattr(self.ports, name)) for name in names}
+        inputs = {name: str(getattr(self.ports, name)) for name in ("compaction_events", "hydrate_requests")}
         problems = [
             f"ports.{name}: a subject without wildcards and with one token {{loop_id}}, got {subject!r}"
             for name, subject in outputs.items()
@@ -198,10 +201,33 @@ class ProcessorSettings(Settings, frozen=True):
         ]
         problems += [
             f"ports.{name}: a subject with '*' and '>' as whole tokens, got {subject!r}"
-            for name in ("compaction_events", "hydrate_requests")
-            if not _is_filter(subject := str(getattr(self.ports, name)))
+            for name, subject in inputs.items()
+            if not _is_filter(subject)
         ]
+        # A loop id is checked against the last token of the subject, so nothing checks a token before it.
+        problems += [
+            f"ports.{name}: a subject whose last token is a wildcard, or without wildcards, got {subject!r}"
+            for name, subject in inputs.items()
+            if "*" in subject and not subject.endswith(("*", ">"))
+        ]
+        problems += [
+            f"ports.{output}: a subject that ports.{name} does not take, got {subject!r}"
+            for output, subject in outputs.items()
+            for name, pattern in inputs.items()
+            if _takes(pattern, subject.replace("{loop_id}", "l"))
+        ]
+        if self.checkpoint.storage_bucket == self.ports.entity_states:
+            problems.append("checkpoint.storage_bucket: another bucket than that of ports.entity_states")
         return problems
+
+    def _model_problems(self) -> list[str]:
+        """Return a problem if the model is named but missing. Without any model, the rules extract."""
+        assisted = self.extraction.llm_assisted
+        is_default = not self.models and assisted.model == LlmAssisted().model
+        if not assisted.enabled or is_default or assisted.model in self.models:
+            return []
+        aliases = ", ".join(sorted(self.models)) or "no alias"
+        return [f"extraction.llm_assisted.model: an alias of models, which has {aliases}, got {assisted.model!r}"]
 
     def _loop_problems(self) -> list[str]:
         problems: list[str] = []
@@ -217,7 +243,7 @@ class ProcessorSettings(Settings, frozen=True):
                     )
             try:
                 _filled(loop, defaultdict(lambda: "x"))
-            except InvalidArgument as error:
+            except (InvalidArgument, InvalidEvent) as error:
                 problems.append(f"loops[{number}]: {error}")
         return problems
 
@@ -231,7 +257,7 @@ class ProcessorSettings(Settings, frozen=True):
             if fnmatchcase(loop_id, _only_stars(loop.loop_id)):
                 try:
                     return _filled(loop, values)
-                except (KeyError, InvalidArgument):
+                except (KeyError, InvalidArgument, InvalidEvent):
                     return None
         return None
 
@@ -242,16 +268,21 @@ def _only_stars(pattern: str) -> str:
 
 
 def _filled(loop: LoopRoute, values: Mapping[str, str]) -> Loop:
-    """Return the route for a loop. Raises ``KeyError`` for a missing value, ``InvalidArgument`` for an invalid one."""
+    """Return the route for a loop.
+
+    Raises ``KeyError`` for a missing value, and ``InvalidArgument`` or ``InvalidEvent`` for an invalid one.
+    """
 
     def fill(text: str) -> str:
         return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
     agent = fill(loop.agent)
-    if is_reserved(agent):
-        raise InvalidArgument(f"agent: agents that begin with @ belong to this library, got {describe(agent)}")
+    if is_reserved(agent) or agent.startswith(CONVERSATIONS):
+        raise InvalidArgument(f"agent: agents that begin with @ or {CONVERSATIONS} hold memory, got {describe(agent)}")
+    run = fill(loop.run)
+    check_ids(agent, run)
     scopes = {scope: fill(value) for scope, value in loop.scopes.items()}
-    return Loop(agent, fill(loop.run), Principal(loop.tenant, scopes))
+    return Loop(agent, run, Principal(loop.tenant, scopes))
 
 
 def _is_subject(text: str) -> bool:
@@ -262,3 +293,8 @@ def _is_subject(text: str) -> bool:
 def _is_filter(text: str) -> bool:
     tokens = text.removesuffix(".>").split(".")
     return all(part == "*" or (part and not set("*>") & set(part)) for part in tokens)
+
+
+def _takes(pattern: str, subject: str) -> bool:
+    """Return whether a consumer with the subject ``pattern`` takes messages on ``subject``."""
+    return bool(re.fullmatch(re.escape(pattern).replace(r"\*", r"[^.]+").replace(">", ".+"), subject))

@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from nats.aio.msg import Msg
 
-from agent_memory_log.processor.transport.handling import Handler, Incoming, is_outage
+from agent_memory_log.processor.transport.handling import Handler
+from agent_memory_log.processor.transport.ledger import is_outage
+from agent_memory_log.processor.transport.messages import Incoming
 from agent_memory_log.processor.transport.metrics import BURIED, REFUSED, RETRIED, Metrics
 from agent_memory_log.processor.transport.wire import WIRE_ERRORS, NatsWire
 
@@ -78,7 +80,8 @@ class PortConsumer:
     async def run(self) -> None:
         """Pull until ``stop``, then wait for the messages that were pulled.
 
-        A missing stream, bucket or consumer, and a server that is down, end nothing: it tries again with pauses.
+        It tries again with pauses after any error, such as a missing stream, bucket or consumer, or a server that is
+        down.
         """
         source, pause = self.source, _FIRST_PAUSE
         heartbeat = asyncio.create_task(self._keep_in_progress())
@@ -94,10 +97,12 @@ class PortConsumer:
                         await self._pull(subscription.fetch, subscription.consumer_info)
                     finally:
                         await subscription.unsubscribe()
-                except WIRE_ERRORS as error:
-                    self.problem = f"stream {source.stream}: {error}"
+                except Exception as error:  # noqa: BLE001  # no error ends a port
+                    is_usual = isinstance(error, WIRE_ERRORS)
+                    self.problem = f"stream {source.stream}: {error if is_usual else repr(error)}"
                     self._metrics.failed("consumer")
-                    _LOG.info("%s: %s", source.port, self.problem)
+                    level = logging.INFO if is_usual else logging.ERROR
+                    _LOG.log(level, "%s: %s", source.port, self.problem, exc_info=not is_usual)
                     await self._pause(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
             while self._tasks:

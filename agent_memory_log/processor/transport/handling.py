@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 import msgspec
 
-from agent_memory_log.errors import DecodeError, StoreClosed, StoreCorrupt, StoreUnavailable
+from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.nested import EventPlace
-from agent_memory_log.memory import MemoryClient
-from agent_memory_log.memory.records.messages import Turn
+from agent_memory_log.memory import ConversationTurn, MemoryClient, Principal
+from agent_memory_log.memory.records.principals import conversations_of
 from agent_memory_log.memory.records.reports.outcomes import DeriveReport
 from agent_memory_log.processor import Loop, LoopContext, LoopMemory
 from agent_memory_log.processor.transport.configuration import ProcessorSettings
 from agent_memory_log.processor.transport.graph import Graph
 from agent_memory_log.processor.transport.ledger import (
-    END,
+    LOOP,
     DeadLetter,
     ExtractionPending,
     ExtractionSettled,
     Ledgers,
     MessageHandled,
     OutgoingMessage,
+    is_outage,
 )
 from agent_memory_log.processor.transport.messages import (
     CheckpointEventMessage,
     ContextEvent,
     HydrateRequest,
+    Incoming,
     InjectedContextMessage,
     Source,
     read_message,
@@ -43,29 +46,12 @@ _LOG = logging.getLogger("agent_memory_log.processor")
 COMPACTION_EVENTS = "compaction_events"
 HYDRATE_REQUESTS = "hydrate_requests"
 ENTITY_STATES = "entity_states"
-LOOP = "loop/"
-"""The prefix of the names of the ledgers of loops."""
+
+IDLE = timedelta(hours=1)
+"""The time without a message and a new event of its run after which a loop ends."""
 
 _MOST_DEAD_BYTES = 65_536
 _MOST_ERROR = 500
-
-
-class Incoming(msgspec.Struct, frozen=True):
-    """A message that arrived.
-
-    Attributes:
-        port: The port.
-        subject: The subject.
-        data: The bytes.
-        message_id: The id made from the stream and the sequence.
-        sequence: The sequence in the stream.
-    """
-
-    port: str
-    subject: str
-    data: bytes
-    message_id: str
-    sequence: int
 
 
 class Handler:
@@ -79,6 +65,9 @@ class Handler:
         publisher: Publishes the outbox.
         graph: Publishes the changes of the graph.
         metrics: Counts outcomes and failures.
+
+    Attributes:
+        active: The active loops of this processor, each with the monotonic time of its latest change, by their ids.
     """
 
     def __init__(
@@ -98,7 +87,24 @@ class Handler:
         self._publisher = publisher
         self._graph = graph
         self._metrics = metrics
-        self.active: dict[str, tuple[Loop, datetime]] = {}
+        self.active: dict[str, tuple[Loop, float]] = {}
+
+    async def loops_since(self, time: datetime) -> AsyncIterator[tuple[str, Loop, datetime]]:
+        """Yield the loops of all processors that have not ended, each with its latest change, if that is not older.
+
+        Raises the errors of the store.
+        """
+        async for ledger in self._ledgers.states(LOOP, time):
+            loop_id = ledger.name.removeprefix(LOOP)
+            loop = self._settings.route(loop_id, ledger.user_id)
+            if loop is not None and not ledger.has_ended and ledger.updated is not None:
+                yield loop_id, loop, ledger.updated
+
+    async def find(self, loop_id: str) -> Loop | None:
+        """Return a loop that had messages and has not ended, or None. Raises the errors of the store."""
+        async with self._ledgers.locked(LOOP + loop_id) as ledger:
+            has_messages = ledger.version > 0 and not ledger.has_ended
+            return self._settings.route(loop_id, ledger.user_id) if has_messages else None
 
     async def handle(self, incoming: Incoming) -> str:
         """Bring about the effect of a message, and return its outcome, a word of ``metrics``.
@@ -117,9 +123,9 @@ class Handler:
         async with self._ledgers.locked(LOOP + message.loop_id) as ledger:
             loop = self._settings.route(message.loop_id, user_id or ledger.user_id)
             if loop is None or (user_id and ledger.user_id and user_id != ledger.user_id):
-                _LOG.warning("%s: no entry of loops maps the loop", incoming.subject)
+                _LOG.warning("%r: no entry of loops maps the loop", incoming.subject)
                 return REFUSED
-            self.active[message.loop_id] = loop, datetime.now(UTC)
+            self.active[message.loop_id] = loop, monotonic()
             if incoming.message_id in ledger.handled:
                 await self._publisher.publish(ledger)
                 return REPEATED
@@ -132,24 +138,33 @@ class Handler:
             )
             is_new = await self._ledgers.append(ledger, new_event(handled, event_id=incoming.message_id), *results)
             await self._publisher.publish(ledger)
-            return HANDLED if is_new else REPEATED
+        if message.type == "compaction_starting":  # later messages of the loop do not wait for the graph
+            await self.publish_graph(message.loop_id, loop.principal)
+        return HANDLED if is_new else REPEATED
 
     async def bury(self, incoming: Incoming, error: str) -> str:
         """Append a dead letter for a message that cannot be handled. Raises the errors of the store."""
         _LOG.error("%s is a dead letter: %s", incoming.message_id, error)
         letter = DeadLetter(
-            incoming.port, incoming.subject, error[:_MOST_ERROR], len(incoming.data), incoming.data[:_MOST_DEAD_BYTES]
+            incoming.port, incoming.subject, _storable(error), len(incoming.data), incoming.data[:_MOST_DEAD_BYTES]
         )
         await self._ledgers.bury(incoming.message_id, letter)
         return BURIED
 
     def _read(self, incoming: Incoming) -> ContextEvent | HydrateRequest | str:
         """Return the message, or the id of the entity that changed. Raises ``DecodeError``."""
+        ports = self._settings.ports
+        if incoming.port == ENTITY_STATES:
+            return incoming.subject.removeprefix(f"$KV.{ports.entity_states}.")
+        message: ContextEvent | HydrateRequest
         if incoming.port == COMPACTION_EVENTS:
-            return read_message(incoming.data, ContextEvent)
-        if incoming.port == HYDRATE_REQUESTS:
-            return read_message(incoming.data, HydrateRequest)
-        return incoming.subject.removeprefix(f"$KV.{self._settings.ports.entity_states}.")
+            port, message = ports.compaction_events, read_message(incoming.data, ContextEvent)
+        else:
+            port, message = ports.hydrate_requests, read_message(incoming.data, HydrateRequest)
+        # NATS decides who may publish on a subject, so the loop of a message is that of its subject.
+        if port.endswith(("*", ">")) and incoming.subject.rpartition(".")[2] != message.loop_id:
+            raise DecodeError(f"loop_id must be the last token of the subject {incoming.subject!r}")
+        return message
 
     async def _answer(self, incoming: Incoming, request: HydrateRequest, loop: Loop) -> tuple[list[str], list[Event]]:
         settings = self._settings.hydration
@@ -158,7 +173,7 @@ class Handler:
             return [f"hydration.{request.type} is not enabled"], []
         context = await self._hydrate(incoming, request.type, request.task_description or "", loop)
         return [context.note] if context.note else [], [
-            self._context_event(incoming, request.loop_id, request.type, context)
+            self._context_event(incoming, request.loop_id, loop, request.type, context)
         ]
 
     async def _react(self, incoming: Incoming, event: ContextEvent, loop: Loop) -> tuple[list[str], list[Event]]:
@@ -167,23 +182,24 @@ class Handler:
         if event.type == "compaction_starting":
             if self._settings.extraction.llm_assisted.enabled:
                 results += await self._extract(incoming, event, loop)
-                notes += [f"extraction failed: {data.error}" for data in _pending(results)]
-                notes += await self.publish_graph(event.loop_id, loop)
+                failed = [result.data for result in results if isinstance(result.data, ExtractionPending)]
+                notes += [f"extraction failed: {pending.error}" for pending in failed]
             if self._settings.checkpoint.enabled:
                 results += await self.checkpoint(event.loop_id, loop, event.type, incoming.message_id)
         elif event.type == "compaction_complete" and self._settings.hydration.post_compaction.enabled:
             context = await self._hydrate(incoming, "post_compaction", "", loop)
             notes += [context.note] if context.note else []
-            results.append(self._context_event(incoming, event.loop_id, "post_compaction", context))
+            results.append(self._context_event(incoming, event.loop_id, loop, "post_compaction", context))
         return notes, results
 
-    async def publish_graph(self, loop_id: str, loop: Loop) -> list[str]:
-        """Publish the changes of the graph. Returns a note if that failed. Raises if the store is down."""
+    async def publish_graph(self, loop_id: str, principal: Principal, *, adds: bool = True) -> bool:
+        """Publish the changes of the graph, and return whether that succeeded. Raises if the store is down."""
         try:
-            await self._graph.publish_changes(loop_id, loop)
+            await self._graph.publish_changes(loop_id, principal, adds=adds)
         except Exception as error:  # noqa: BLE001  # the graph never fails a loop
-            return [self._noted("graph", error)]
-        return []
+            self._noted("graph", error)
+            return False
+        return True
 
     async def _hydrate(self, incoming: Incoming, source: Source, task: str, loop: Loop) -> LoopContext:
         """Return a context, or an empty one with a note if there is an error. Raises if the store is down."""
@@ -215,9 +231,11 @@ class Handler:
             raise error
         self._metrics.failed(work)
         _LOG.warning("%s failed", work, exc_info=error)
-        return f"{work} failed: {type(error).__name__}: {error}"
+        return _storable(f"{work} failed: {type(error).__name__}: {error}")
 
-    def _context_event(self, incoming: Incoming, loop_id: str, source: Source, context: LoopContext) -> Event:
+    def _context_event(
+        self, incoming: Incoming, loop_id: str, loop: Loop, source: Source, context: LoopContext
+    ) -> Event:
         now = datetime.now(UTC)
         outgoing = OutgoingMessage(
             "injected_context",
@@ -229,7 +247,6 @@ class Handler:
             empty = InjectedContextMessage(loop_id, "", 0, source, int(now.timestamp()))
             outgoing = msgspec.structs.replace(outgoing, message=write_message(empty).decode())
         else:
-            loop = self.active[loop_id][0]
             place = EventPlace(agent=loop.agent, run=loop.run, seq=context.event.seq, event_id=context.event.event_id)
             outgoing = msgspec.structs.replace(outgoing, context=place)
         return new_event(outgoing, timestamp=now, event_id=f"{incoming.message_id}:context")
@@ -239,9 +256,8 @@ class Handler:
         agent, run = loop.agent, loop.run
         try:
             if event.summary and not (await self._loops.progress(loop)).iteration:
-                memory = self._memory.of(loop.principal)
-                report = await memory.ingest([Turn("user", event.summary)], incoming.message_id)
-                agent, run = report.agent, report.run
+                agent, run = conversations_of(loop.principal.subject(loop.principal.home)), incoming.message_id
+                report = await self._memory.of(loop.principal).ingest([ConversationTurn("user", event.summary)], run)
             else:
                 report = (await self._loops.extract(loop)).report
         except Exception as error:  # noqa: BLE001  # an extractor may raise any error
@@ -250,7 +266,7 @@ class Handler:
             note = self._why_stopped(report)
         if not note:
             return []
-        pending = ExtractionPending(agent, run, note[:_MOST_ERROR])
+        pending = ExtractionPending(agent, run, note)
         return [new_event(pending, event_id=f"{incoming.message_id}:extraction")]
 
     def _why_stopped(self, report: DeriveReport) -> str:
@@ -258,7 +274,7 @@ class Handler:
         if report.status != "stopped":
             return ""
         self._metrics.failed("extraction")
-        return report.error or report.stop_reason
+        return _storable(report.error or report.stop_reason)
 
     async def extract_from_run(
         self, loop_id: str, loop: Loop, *, every: int | None = None, at: float | None = None
@@ -276,20 +292,8 @@ class Handler:
         if note:
             async with self._ledgers.locked(LOOP + loop_id) as ledger:
                 if not ledger.pending:
-                    pending = ExtractionPending(loop.agent, loop.run, note[:_MOST_ERROR])
+                    pending = ExtractionPending(loop.agent, loop.run, note)
                     await self._ledgers.append(ledger, new_event(pending, event_id=f"run:{ledger.version}:{position}"))
-
-    async def take_last_checkpoint(self, loop_id: str, loop: Loop) -> None:
-        """Take the checkpoint of a loop that ended. Raises the errors of the store."""
-        if not self._settings.checkpoint.enabled:
-            return
-        async with self._ledgers.locked(LOOP + loop_id) as ledger:
-            if ledger.has_ended:
-                return
-            name = f"{loop_id}:end:{(await self._loops.progress(loop)).version}"
-            results = await self.checkpoint(loop_id, loop, "ended", name)
-            await self._ledgers.append(ledger, new_event(MessageHandled(END), event_id=name), *results)
-            await self._publisher.publish(ledger)
 
     async def checkpoint(self, loop_id: str, loop: Loop, reason: str, event_id: str) -> list[Event]:
         """Take a checkpoint. Returns the message about it, or nothing if it failed. Raises if the store is down."""
@@ -297,7 +301,7 @@ class Handler:
         now = datetime.now(UTC)
         try:
             checkpoint = await self._loops.checkpoint(
-                loop, reason=reason, retention_days=settings.retention_days, event_id=event_id_of_checkpoint(event_id)
+                loop, reason=reason, retention_days=settings.retention_days, event_id=_key(event_id)
             )
         except Exception as error:  # noqa: BLE001  # a checkpoint never fails a loop
             self._noted("checkpoint", error)
@@ -317,22 +321,33 @@ class Handler:
         return [new_event(outgoing, timestamp=now, event_id=f"{event_id}:checkpoint")]
 
     async def _hydrate_for_entity(self, incoming: Incoming, entity: str) -> str:
-        """Publish a context to each active loop whose memory knows the entity."""
+        """Publish a context to each active loop whose memory knows the entity, also to loops of other processors."""
+        recovery = self._settings.hydration.post_compaction
+        if not recovery.enabled:
+            return HANDLED
         outcome = REPEATED
-        for loop_id, (loop, _) in list(self.active.items()):
+        recent = {loop_id: loop async for loop_id, loop, _ in self.loops_since(datetime.now(UTC) - IDLE)}
+        for loop_id, loop in {**recent, **{loop_id: loop for loop_id, (loop, _) in self.active.items()}}.items():
             for_loop = msgspec.structs.replace(incoming, message_id=f"{incoming.message_id}:{loop_id}")
             async with self._ledgers.locked(LOOP + loop_id) as ledger:
+                if ledger.has_ended:  # another processor may have ended it
+                    self.active.pop(loop_id, None)
+                    continue
                 if for_loop.message_id in ledger.handled:
                     continue
                 try:
                     context = await self._loops.hydrate_for_entities(
-                        loop, [entity], self._settings.entity_depth, event_id=for_loop.message_id
+                        loop,
+                        [entity],
+                        self._settings.entity_depth,
+                        max_tokens=recovery.max_recovery_tokens,
+                        event_id=for_loop.message_id,
                     )
                 except Exception as error:  # noqa: BLE001  # an error concerns one loop
                     self._noted("hydration", error)
                     continue
                 if context.event is not None:
-                    result = self._context_event(for_loop, loop_id, "post_compaction", context)
+                    result = self._context_event(for_loop, loop_id, loop, "post_compaction", context)
                     handled = MessageHandled(incoming.port, entity[:_MOST_ERROR], incoming.sequence)
                     await self._ledgers.append(ledger, new_event(handled, event_id=for_loop.message_id), result)
                     await self._publisher.publish(ledger)
@@ -354,21 +369,17 @@ class Handler:
                     return False
                 if self._why_stopped(report):
                     return False
-                await self.publish_graph(loop_id, loop)
                 settled = new_event(ExtractionSettled(event_id), event_id=f"{event_id}:settled")
                 await self._ledgers.append(ledger, settled)
+        await self.publish_graph(loop_id, loop.principal)
         return True
 
 
-def is_outage(error: Exception) -> bool:
-    """Return whether an error says that the store is down or full, so that the same call may succeed later."""
-    return isinstance(error, StoreUnavailable | StoreClosed) and not isinstance(error, StoreCorrupt)
+def _storable(note: str) -> str:
+    """Return a text that a store takes: an error may hold half a surrogate pair, and any number of characters."""
+    return note[:_MOST_ERROR].encode(errors="backslashreplace").decode()
 
 
-def event_id_of_checkpoint(message_id: str) -> str:
+def _key(message_id: str) -> str:
     """Return the id of the checkpoint for a message. It is a valid key of a bucket."""
     return "".join(character if character.isascii() and character.isalnum() else "-" for character in message_id)
-
-
-def _pending(events: Sequence[Event]) -> list[ExtractionPending]:
-    return [event.data for event in events if isinstance(event.data, ExtractionPending)]

@@ -6,6 +6,7 @@ finds its results. ``MessagesPublished`` joins the next append, so a message cos
 
 from __future__ import annotations
 
+import logging
 from asyncio import Lock
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -14,20 +15,35 @@ from datetime import datetime
 
 import msgspec
 
-from agent_memory_log.errors import EventConflict, VersionConflict
+from agent_memory_log.errors import (
+    AgentMemoryLogError,
+    EventConflict,
+    StoreClosed,
+    StoreCorrupt,
+    StoreUnavailable,
+    VersionConflict,
+)
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.fields import Int64
 from agent_memory_log.events.nested import EventPlace
-from agent_memory_log.events.payloads import EventData, Redaction
+from agent_memory_log.events.payloads import EventData
 from agent_memory_log.events.registry import register_payload
+from agent_memory_log.memory import Principal
 from agent_memory_log.store import Store
+
+_LOG = logging.getLogger("agent_memory_log.processor")
 
 END = "end"
 """The port of a ``MessageHandled`` that no message brought: the loop ended."""
 
+LOOP = "loop/"
+"""The prefix of the names of the ledgers of loops."""
+
 _DEAD_LETTERS = "dead-letters"
 _PAGE = 1_000
 _MOST_LEDGERS = 10_000
+_MOST_MARKS = 2_000
+"""The most published messages that one event names. The next append names the others."""
 
 
 @register_payload
@@ -59,10 +75,12 @@ class OutgoingMessage(EventData, frozen=True):
         port: The port that it goes to.
         loop_id: The id of the loop.
         subject: Its subject.
-        message: Its JSON text, or ``""`` for a context.
-        context: The ``InjectedContext`` of the loop's run with the text, so that the text is stored once.
+        message: Its JSON text, or ``""`` if it holds words of the run or of memory. It is then written when it is
+            published, so that no second copy of the words must be erased.
+        context: The ``InjectedContext`` of the loop's run with the text of a context.
         note: The error, or ``""``.
-        record: The id of the memory record whose words are in the message, or ``""``.
+        record: The id of the memory record whose triples the message adds to the graph, or ``""``.
+        updated: The time of the latest change of this record. A record that changed since is not published.
         bucket: The bucket for a pointer that is stored first, or ``""``.
         key: The key of the pointer.
         value: The pointer.
@@ -77,6 +95,7 @@ class OutgoingMessage(EventData, frozen=True):
     context: EventPlace | None = None
     note: str = ""
     record: str = ""
+    updated: datetime | None = None
     bucket: str = ""
     key: str = ""
     value: str = ""
@@ -122,12 +141,16 @@ class GraphChanged(EventData, frozen=True):
     """The change of the graph by the messages of the same append.
 
     Attributes:
+        loop_id: The loop that the messages name.
+        principal: The owner of the memory, which has one scope.
         records: The time of the change of each added record, by its id.
         removed: The ids of the deleted records.
     """
 
     event_type = "processor_graph_changed"
 
+    loop_id: str
+    principal: Principal
     records: Mapping[str, datetime] = msgspec.field(default_factory=dict[str, datetime])
     removed: tuple[str, ...] = ()
 
@@ -167,7 +190,7 @@ class Ledger:
         unmarked: The ids of published messages that the ledger does not name yet.
         pending: The pending extractions, by the ids of their events.
         graph: The time of the change of each record that the graph holds, by its id.
-        words: The seqs of the messages with the words of a memory record, by its id.
+        graph_change: The latest change of the graph, or None.
     """
 
     def __init__(self, name: str) -> None:
@@ -181,7 +204,7 @@ class Ledger:
         self.unmarked: list[str] = []
         self.pending: dict[str, ExtractionPending] = {}
         self.graph: dict[str, datetime] = {}
-        self.words: dict[str, list[int]] = {}
+        self.graph_change: GraphChanged | None = None
 
     def fold(self, events: Sequence[Event]) -> None:
         """Take the next events of the run."""
@@ -196,29 +219,22 @@ class Ledger:
                 self.handled.add(event.event_id)
                 self.has_ended = data.port == END
                 self.user_id = self.user_id or data.user_id or None
-            case OutgoingMessage() as data:
+            case OutgoingMessage():
                 self.unpublished[event.event_id] = event
-                if data.record:
-                    self.words.setdefault(data.record, []).append(event.seq)
             case MessagesPublished(ids):
-                self.unpublished = {key: event for key, event in self.unpublished.items() if key not in ids}
-            case Redaction(seqs):
-                self._drop(frozenset(seqs))
+                for message_id in ids:
+                    self.unpublished.pop(message_id, None)
             case ExtractionPending() as data:
                 self.pending[event.event_id] = data
             case ExtractionSettled(pending):
                 self.pending.pop(pending, None)
-            case GraphChanged(records, removed):
-                for record in removed:
+            case GraphChanged() as data:
+                for record in data.removed:
                     self.graph.pop(record, None)
-                self.graph.update(records)
+                self.graph.update(data.records)
+                self.graph_change = data
             case _:
                 pass
-
-    def _drop(self, seqs: frozenset[int]) -> None:
-        self.unpublished = {key: event for key, event in self.unpublished.items() if event.seq not in seqs}
-        words = {record: [seq for seq in places if seq not in seqs] for record, places in self.words.items()}
-        self.words = {record: places for record, places in words.items() if places}
 
     def mark_published(self, message_id: str) -> None:
         """Note that a message is published. The next append writes it to the ledger."""
@@ -236,10 +252,12 @@ class Ledgers:
 
     Args:
         store: The log.
-        deployment: The name of the stream with the suffix of the consumers.
+        deployment: The name of the stream with the suffix of the consumers. Ids of messages begin with it, so that
+            two deployments may publish to one stream.
     """
 
     def __init__(self, store: Store, deployment: str) -> None:
+        self.deployment = deployment
         self._store = store
         self._agent = f"@processor/{deployment}"
         self._ledgers: OrderedDict[str, Ledger] = OrderedDict()
@@ -272,21 +290,14 @@ class Ledgers:
         ledger.fold(snapshot.log)
         ledger.version = max(ledger.version, snapshot.version)
 
-    async def redact(self, ledger: Ledger, seqs: Sequence[int]) -> None:
-        """Redact messages of the outbox whose memory was forgotten or has changed."""
-        if not seqs:
-            return
-        await self._store.redact_events(self._agent, ledger.name, seqs, reason="forgotten")
-        await self.refresh(ledger)
-
     async def append(self, ledger: Ledger, *events: Event) -> bool:
         """Append a message and its results, or nothing if the first event is already there.
 
         Returns whether the events were appended. Raises the errors of the store.
         """
         while True:
-            marks = [new_event(MessagesPublished(tuple(ledger.unmarked)))] if ledger.unmarked else []
-            marked = list(ledger.unmarked)
+            marked = min(len(ledger.unmarked), _MOST_MARKS)
+            marks = [new_event(MessagesPublished(tuple(ledger.unmarked[:marked])))] if marked else []
             try:
                 result = await self._store.append_events(
                     self._agent,
@@ -313,7 +324,7 @@ class Ledgers:
                     ledger.fold(result.events)
                 else:
                     await self.refresh(ledger)
-                ledger.unmarked = [message_id for message_id in ledger.unmarked if message_id not in marked]
+                del ledger.unmarked[:marked]
                 return True
 
     async def _holds(self, ledger: Ledger, event: Event) -> bool:
@@ -344,14 +355,27 @@ class Ledgers:
         """Return the number of messages in the outboxes that this processor read."""
         return sum(len(ledger.unpublished) for ledger in self._ledgers.values())
 
-    async def names(self, since: datetime) -> AsyncIterator[str]:
-        """Yield the names of the ledgers that changed since a time, the most recently created first."""
+    async def states(self, prefix: str, since: datetime | None = None) -> AsyncIterator[Ledger]:
+        """Yield the current state of each ledger whose name begins with a prefix and that changed since a time.
+
+        It is for reading only. A ledger that is damaged is left out. Raises if the store is down.
+        """
         cursor = None
         while True:
             page = await self._store.list_runs(self._agent, limit=_PAGE, cursor=cursor)
             for info in page.runs:
-                if info.run != _DEAD_LETTERS and info.updated >= since:
-                    yield info.run
+                if info.run.startswith(prefix) and (since is None or info.updated >= since):
+                    ledger = self._ledgers.get(info.run)
+                    if ledger is None or ledger.version < info.version:
+                        try:
+                            async with self.locked(info.run) as ledger:
+                                pass
+                        except AgentMemoryLogError as error:
+                            if is_outage(error):
+                                raise
+                            _LOG.error("the ledger %r cannot be read, and is left out: %s", info.run, error)
+                            continue
+                    yield ledger
             if (cursor := page.cursor) is None:
                 return
 
@@ -360,3 +384,8 @@ class Ledgers:
             for name in list(self._ledgers)[: len(self._ledgers) - _MOST_LEDGERS]:
                 if name not in self._locks and not self._ledgers[name].is_open:
                     del self._ledgers[name]
+
+
+def is_outage(error: Exception) -> bool:
+    """Return whether an error says that the store is down or full, so that the same call may succeed later."""
+    return isinstance(error, StoreUnavailable | StoreClosed) and not isinstance(error, StoreCorrupt)

@@ -18,12 +18,33 @@ from agent_memory_log.processor.loops import Triple
 MAX_TOKEN = 256
 """The most characters of a loop id. The server limits a subject to about 4,000 bytes."""
 
+MAX_USER = 512
+"""The most characters of the id of a user. The ids of a principal are shorter."""
+
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Share = Annotated[float, Meta(ge=0)]
 Source = Literal["pre_task", "post_compaction"]
 Operation = Literal["add_triples", "delete_triples"]
 
 _Message = TypeVar("_Message", bound=msgspec.Struct)
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """A message that arrived.
+
+    Attributes:
+        port: The port.
+        subject: The subject.
+        data: The bytes.
+        message_id: The id made from the stream and the sequence.
+        sequence: The sequence in the stream.
+    """
+
+    port: str
+    subject: str
+    data: bytes
+    message_id: str
+    sequence: int
 
 
 class ContextEvent(msgspec.Struct, frozen=True):
@@ -45,7 +66,7 @@ class ContextEvent(msgspec.Struct, frozen=True):
     utilization: Share | None = None
     tokens_saved: int | None = None
     summary: str | None = None
-    user_id: str | None = None
+    user_id: Annotated[str, Meta(max_length=MAX_USER)] | None = None
 
 
 class HydrateRequest(msgspec.Struct, frozen=True):

@@ -16,8 +16,8 @@ from agent_memory_log.processor.transport.configuration import ProcessorSettings
 def extractor_of(settings: ProcessorSettings, *, model: ModelPort | None = None) -> Generator[Extractor]:
     """Open the extractor of the settings.
 
-    It asks the model that ``models`` has for the alias ``extraction.llm_assisted.model``. Without such an entry, the
-    rules extract, which ask no model.
+    It asks the model that ``models`` has for the alias ``extraction.llm_assisted.model``. If ``models`` is
+    empty, or if no facts are extracted, it is the rules, which ask no model.
 
     Args:
         settings: The settings.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
+from google.adk.errors import StaleSessionError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions import DatabaseSessionService
@@ -39,7 +41,10 @@ def rows(fast: Path) -> list[Row]:
 
 def figures(disk: Path) -> list[Figure]:
     """Return every plain number."""
-    return [Figure("Google ADK, bytes on disk", f"of {_AGAINST}", 1.0, lambda: bytes_on_disk(disk))]
+    return [
+        Figure("Google ADK, bytes on disk", f"of {_AGAINST}", 1.0, lambda: bytes_on_disk(disk)),
+        Figure("Google ADK, 2 processes on a session", "events lost", 0, lambda: lost(disk)),
+    ]
 
 
 def turn(number: int) -> list[Event]:
@@ -131,3 +136,41 @@ def bytes_on_disk(parent: Path) -> float:
             runner.run(service.close())
             sizes.append(sum(path.stat().st_size for path in folder.iterdir()))
     return sizes[0] / sizes[1]
+
+
+def _append_in_process(folder: Path, name: str) -> None:
+    async def append(service: Service) -> None:
+        config = GetSessionConfig(num_recent_events=1)
+        for number in range(_TURNS):
+            for event in turn(number):
+                event.id = f"{name}-{event.id}"
+                while True:
+                    session = await service.get_session(app_name="shop", user_id="42", session_id="s1", config=config)
+                    assert session is not None
+                    try:
+                        await service.append_event(session, event)
+                    except StaleSessionError:
+                        continue
+                    break
+
+    with asyncio.Runner() as runner:
+        service = _of_library(folder)
+        runner.run(append(service))
+        runner.run(service.close())
+
+
+def lost(disk: Path) -> float:
+    """Return how many events two processes lose that append to one session."""
+    with scratch(disk) as folder, asyncio.Runner() as runner:
+        service = _of_library(folder)
+        runner.run(_create(service))
+        spawn = multiprocessing.get_context("spawn")
+        processes = [spawn.Process(target=_append_in_process, args=(folder, name)) for name in "ab"]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        session = runner.run(service.get_session(app_name="shop", user_id="42", session_id="s1"))
+        assert session is not None
+        runner.run(service.close())
+        return len(processes) * _TURNS * 4 - len({event.id for event in session.events})

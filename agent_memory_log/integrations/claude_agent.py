@@ -19,6 +19,7 @@ from agent_memory_log.events.event import Event, new_event, parse_timestamp
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
 from agent_memory_log.events.payloads import EventData, UnknownPayload
 from agent_memory_log.events.registry import register_payload
+from agent_memory_log.integrations.memory_search import memory_search
 from agent_memory_log.integrations.messages import json_text, name_results, parse_alone, with_fields
 from agent_memory_log.integrations.names import joined_id
 from agent_memory_log.integrations.opening import StoreOwner, needs_extra, runs_of
@@ -191,11 +192,11 @@ def memory_tool(memory: SyncMemoryCalls) -> SdkMcpTool[Any]:
     server = create_sdk_mcp_server("memory", tools=[memory_tool(SyncMemoryClient(store).of(principal))])
     options = ClaudeAgentOptions(mcp_servers={"memory": server}, allowed_tools=["mcp__memory__search_memory"])
     """
+    search = memory_search(memory)
 
     @tool("search_memory", "Search the memories of earlier conversations.", {"query": str})
     async def search_memory(arguments: dict[str, Any]) -> dict[str, Any]:
-        context = await in_thread(lambda: memory.context(arguments["query"]))
-        return {"content": [{"type": "text", "text": context.text or "Nothing about this is remembered."}]}
+        return {"content": [{"type": "text", "text": await in_thread(lambda: search(arguments["query"]))}]}
 
     return search_memory
 

@@ -19,6 +19,7 @@ from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.jsonvalue import NotJson, own_json
 from agent_memory_log.events.payloads import EventData, ToolResult, UnknownPayload
 from agent_memory_log.events.registry import register_payload
+from agent_memory_log.integrations.memory_search import memory_search
 from agent_memory_log.integrations.messages import MESSAGE_TYPES, json_text, name_results, parse_alone
 from agent_memory_log.integrations.names import joined_id
 from agent_memory_log.integrations.opening import StoreOwner, needs_extra
@@ -305,14 +306,4 @@ def memory_tool(memory: SyncMemoryCalls) -> FunctionTool:
 
     agent = Agent(name="assistant", tools=[memory_tool(SyncMemoryClient(store).of(principal))])
     """
-
-    @function_tool
-    async def search_memory(query: str) -> str:
-        """Search the memories of earlier conversations.
-
-        Args:
-            query: The question to answer from memory.
-        """
-        return await in_thread(lambda: memory.context(query).text or "Nothing about this is remembered.")
-
-    return search_memory
+    return function_tool(memory_search(memory))

@@ -34,7 +34,7 @@ class StoreOwner:
         if isinstance(store, str):
             self._owns_store = True
             self.store = open_sync_store(store)
-        elif callable(getattr(store, "close", None)):
+        elif callable(getattr(store, "close", None)) and callable(getattr(store, "append_events", None)):
             self._owns_store = False
             self.store = store
         else:

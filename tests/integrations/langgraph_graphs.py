@@ -1,4 +1,4 @@
-"""Graphs of LangGraph for tests: one with messages and a tool, and one with a delta channel."""
+"""Graphs of LangGraph for tests: with messages and a tool, with a tool alone, and with a delta channel."""
 
 # LangGraph's py.typed is one folder above its packages, where basedpyright does not look.
 # pyright: reportMissingTypeStubs=false
@@ -10,8 +10,10 @@ from itertools import chain
 from typing import Annotated, Any, TypedDict, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 
 from agent_memory_log.integrations.langgraph import MemoryLogSaver
 
@@ -41,6 +43,13 @@ def weather_graph(saver: MemoryLogSaver) -> Any:
     builder.add_edge(START, "agent")
     builder.add_conditional_edges("agent", route)
     builder.add_edge("weather", "agent")
+    return builder.compile(checkpointer=saver)
+
+
+def tool_graph(saver: MemoryLogSaver, tool: BaseTool) -> Any:
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("tools", ToolNode([tool]))
+    builder.add_edge(START, "tools")
     return builder.compile(checkpointer=saver)
 
 

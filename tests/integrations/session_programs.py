@@ -28,19 +28,6 @@ def add_and_pop_until_killed(url: str) -> None:
     asyncio.run(main())
 
 
-def add_items(url: str, name: str, count: str) -> None:
-    """Add items one by one, while another process does the same."""
-
-    async def main() -> None:
-        with MemoryLogSession("chat", url) as session:
-            acknowledge("ready")
-            sys.stdin.readline()
-            for number in range(int(count)):
-                await session.add_items([{"role": "user", "content": f"{name} {number}"}])
-
-    asyncio.run(main())
-
-
 def append_entries_until_killed(url: str) -> None:
     """Append two entries at a time to a Claude session, with titles that count. Print the number of each append."""
 

@@ -25,13 +25,14 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     Attributes:
         name: The name of the row.
-        passes: How many tests pass. Another number fails, so that the suite cannot shrink unnoticed.
+        passes: How many tests pass on each store. Another number fails, so that the suite cannot shrink unnoticed.
         package: The package whose source distribution holds the suite, or ``""``.
         version: The version of the package.
         folder: The folder in ``AMLOG_SUITES`` that holds the suite, if there is no package.
         files: The test files, as paths in the suite.
         own: Test files in ``swaps/`` that run the suite, if it has none that pytest could run.
         swap: The module in ``swaps/`` that puts the integration in the place of the framework's own class, or ``""``.
+        stores: The values of ``SWAP`` with which the suite runs: see ``swaps/swapped_store.py``.
         importable: Whether the suite's folder must be importable.
         select: An expression of ``pytest -k``: the tests that use the swapped class.
         environment: Environment variables.
@@ -47,6 +48,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     files: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     swap: str = ""
+    stores: tuple[str, ...] = ("memory", "sqlite")
     importable: bool = False
     select: str = ""
     environment: dict[str, str] = {}

@@ -25,6 +25,7 @@ from agent_memory_log.integrations.claude_agent import MemoryLogSessionStore, me
 from agent_memory_log.memory import Principal, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.transcript import build
+from tests.integrations.at_once import NAMES, at_once
 from tests.processes import PATIENCE, ROOT, last_number_of
 from tests.strategies import json_maps
 from tests.transcript.transcripts_anthropic import CASE
@@ -323,6 +324,30 @@ def test_concurrent_appends_keep_the_summary_of_all_entries(store: MemoryLogSess
     assert len(entries) == 40
     expected = fold_session_summary(None, KEY, entries)["data"]
     assert [entry["data"] for entry in asyncio.run(store.list_session_summaries("-home-kim"))] == [expected]
+
+
+def append_titles(url: str, name: str) -> None:
+    async def append() -> None:
+        with MemoryLogSessionStore(url) as store:
+            for number in range(30):
+                title: Entry = {"type": "title", "customTitle" if name == "left" else "aiTitle": f"{number}"}
+                await store.append(KEY, [user(f"{name} {number}", f"{name}{number}"), title])
+
+    asyncio.run(append())
+
+
+def test_two_processes_lose_no_entry(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db?durability=os"
+    at_once(append_titles, url)
+    with MemoryLogSessionStore(url) as store:
+        entries = asyncio.run(store.load(KEY))
+        assert entries is not None
+        assert len(entries) == 120
+        for name in NAMES:
+            ids = [str(entry.get("uuid")) for entry in entries if str(entry.get("uuid")).startswith(name)]
+            assert ids == [f"{name}{number}" for number in range(30)]
+        expected = fold_session_summary(None, KEY, entries)["data"]
+        assert [entry["data"] for entry in asyncio.run(store.list_session_summaries("-home-kim"))] == [expected]
 
 
 def test_killed_process_leaves_whole_appends(tmp_path: Path) -> None:

@@ -41,10 +41,11 @@ from agent_memory_log import (
 )
 from agent_memory_log.capabilities import Compacts
 from agent_memory_log.errors import InvalidArgument, StoreClosed, StoreCorrupt
-from agent_memory_log.integrations.langgraph import MemoryLogSaver
+from agent_memory_log.integrations.langgraph import MemoryLogSaver, memory_tool
 from agent_memory_log.integrations.langgraph.payloads import Ref, StateCheckpoint
+from agent_memory_log.memory import Principal, SyncMemoryClient
 from agent_memory_log.transcript import build
-from tests.integrations.langgraph_graphs import delta_graph, weather_graph
+from tests.integrations.langgraph_graphs import delta_graph, tool_graph, weather_graph
 
 RUN = ("langgraph/1", "checkpoints")
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -128,6 +129,21 @@ def test_messages_come_back_unchanged(url: str, message: BaseMessage, message_id
         assert latest is not None
         assert latest.checkpoint["channel_values"] == value
         assert [write[2] for write in latest.pending_writes or ()] == [message, [message]]
+
+
+async def test_an_agent_looks_into_memory(url: str) -> None:
+    with MemoryLogSaver(url) as saver:
+        memory = SyncMemoryClient(saver.store).of(Principal(tenant="acme", scopes={"user": "kim"}))
+        memory.remember(key="units", value="metric")
+        graph = tool_graph(saver, memory_tool(memory))
+        call = AIMessage("", tool_calls=[{"name": "search_memory", "args": {"query": "units"}, "id": "c1"}])
+        for thread in ("sync", "async"):
+            state = {"messages": [call]}
+            place = config(thread)
+            result = graph.invoke(state, place) if thread == "sync" else await graph.ainvoke(state, place)
+            assert "metric" in result["messages"][-1].text
+            log = saver.store.load_run(f"langgraph/{thread}", "checkpoints", types=["tool_call", "tool_result"]).log
+            assert [event.data.tool_name for event in log] == ["search_memory", "search_memory"]  # type: ignore[attr-defined]  # both have it
 
 
 def test_an_error_of_a_tool_is_an_error_of_the_result(url: str) -> None:

@@ -14,6 +14,7 @@ from langgraph.store.base import GetOp, IndexConfig, PutOp, SearchOp, TTLConfig
 from agent_memory_log import Redacted, open_sync_store
 from agent_memory_log.capabilities import Compacts
 from agent_memory_log.integrations.langgraph import MemoryLogStore, items
+from tests.integrations.at_once import NAMES, at_once
 
 USER = ("users", "ann")
 
@@ -48,6 +49,24 @@ def test_items_are_there_in_another_process_and_for_both_handles(tmp_path: Path)
         second.put(("users", "bob"), "prefs", {"theme": "red"})
         assert first.list_namespaces() == [USER, ("users", "bob")]
         assert [hit.value["theme"] for hit in first.search(("users",), filter={"theme": "red"})] == ["red"]
+
+
+def put_items(url: str, name: str) -> None:
+    with MemoryLogStore(url) as store:
+        for number in range(30):
+            store.put(USER, f"{name} {number}", {"number": number})
+            store.put(USER, "shared", {name: number})
+            store.delete(USER, f"{name} {number - 1}")
+
+
+def test_two_processes_lose_no_item(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db?durability=os"
+    with MemoryLogStore(url) as store:
+        at_once(put_items, url)
+        stored = {item.key: item.value for item in store.search(USER, limit=100)}
+    shared = stored.pop("shared")
+    assert shared in ({"left": 29}, {"right": 29})
+    assert stored == {f"{name} 29": {"number": 29} for name in NAMES}
 
 
 def test_earlier_values_stay_in_the_log_until_the_item_is_deleted(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from agent_memory_log.integrations.openai_agents import MemoryLogSession, memory
 from agent_memory_log.memory import Principal, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.transcript import build, validate
+from tests.integrations.at_once import NAMES, at_once
 from tests.processes import PATIENCE, ROOT, last_number_of
 from tests.transcript.transcripts_openai_responses import CASE
 
@@ -332,19 +333,46 @@ async def test_cancelled_call_ends_after_its_write() -> None:
         assert await session.get_items() == [says("hello")]
 
 
+def add_items(url: str, name: str) -> None:
+    async def add() -> None:
+        with MemoryLogSession("chat", url) as session:
+            for number in range(50):
+                await session.add_items([says(f"{name} {number}")])
+
+    asyncio.run(add())
+
+
 def test_two_processes_lose_no_item(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db?durability=os"
-    processes = [start("add_items", url, name, "50") for name in ("left", "right")]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.communicate("go\n", timeout=PATIENCE)
-        assert process.returncode == 0
+    at_once(add_items, url)
     with MemoryLogSession("chat", url) as session:
         contents = [str(item.get("content")) for item in asyncio.run(session.get_items())]
-    for name in ("left", "right"):
+    assert len(contents) == 100
+    for name in NAMES:
         assert [content for content in contents if content.startswith(name)] == [f"{name} {n}" for n in range(50)]
+
+
+def pop_items(url: str, name: str) -> None:
+    async def pop() -> None:
+        with MemoryLogSession("chat", url) as session, MemoryLogSession(name, url) as popped:
+            while (item := await session.pop_item()) is not None:
+                await popped.add_items([item])
+
+    asyncio.run(pop())
+
+
+def test_two_processes_pop_every_item_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db?durability=os"
+    items = [says(f"{number}") for number in range(60)]
+    with MemoryLogSession("chat", url) as session:
+        asyncio.run(session.add_items(items))
+        at_once(pop_items, url)
+        assert asyncio.run(session.get_items()) == []
+    popped: list[Item] = []
+    for name in NAMES:
+        with MemoryLogSession(name, url) as session:
+            popped += asyncio.run(session.get_items())
+    assert sorted(popped, key=str) == sorted(items, key=str)
 
 
 def test_killed_process_leaves_whole_steps(tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RequestUsage, RunUsage
 
 from agent_memory_log.errors import InvalidArgument, InvalidEvent, StoreClosed
-from agent_memory_log.integrations.pydantic_ai import MemoryLogConversationStore, memory_context
+from agent_memory_log.integrations.pydantic_ai import MemoryLogConversationStore, memory_context, memory_toolset
 from agent_memory_log.memory import Principal, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.transcript import build
 from tests.effort import EXAMPLES
+from tests.integrations.at_once import NAMES, at_once
 from tests.integrations.test_openai_agents import HOSTILE
-from tests.processes import PATIENCE
 
 
 def deep(depth: int) -> Any:
@@ -356,6 +356,18 @@ async def test_context_is_added_once_and_only_to_prompts(store: MemoryLogConvers
         assert await add_context([message]) == [message]
 
 
+async def test_agent_looks_into_memory(store: MemoryLogConversationStore) -> None:
+    memory = SyncMemoryClient(store.store).of(Principal(tenant="acme", scopes={"user": "42"}))
+    memory.remember(key="units", value="metric")
+    agent = Agent(TestModel(), toolsets=[memory_toolset(memory)])
+    result = await agent.run("Which units?")
+    await store.save(result)
+    assert result.output.startswith('{"search_memory":')
+    assert "metric" in result.output
+    run = store.store.load_run("pydantic-ai", result.conversation.conversation_id)
+    assert [event.type for event in run.log][:3] == ["user_message", "tool_call", "tool_result"]
+
+
 async def test_redacted_messages_and_parts_are_left_out(store: MemoryLogConversationStore) -> None:
     two_parts = ModelRequest(parts=[UserPromptPart("kept"), UserPromptPart("secret")])
     messages: list[ModelMessage] = [prompt("first"), answer("secret"), two_parts, answer("last")]
@@ -386,12 +398,9 @@ async def test_fork_is_a_run_of_its_own(store: MemoryLogConversationStore) -> No
     ]
 
 
-async def test_two_writers_never_overwrite_each_other(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/runs.db?durability=os"
-    with MemoryLogConversationStore(url) as left, MemoryLogConversationStore(url) as right:
-        await left.save(Conversation(conversation_id="c"))
-
-        async def write(store: MemoryLogConversationStore, name: str) -> None:
+def save_messages(url: str, name: str) -> None:
+    async def save() -> None:
+        with MemoryLogConversationStore(url) as store:
             for number in range(20):
                 while True:
                     conversation = await store.load("c")
@@ -403,11 +412,19 @@ async def test_two_writers_never_overwrite_each_other(tmp_path: Path) -> None:
                         continue
                     break
 
-        await asyncio.wait_for(asyncio.gather(write(left, "left"), write(right, "right")), PATIENCE)
-        conversation = await left.load("c")
+    asyncio.run(save())
+
+
+def test_two_processes_never_overwrite_each_other(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db?durability=os"
+    with MemoryLogConversationStore(url) as store:
+        asyncio.run(store.save(Conversation(conversation_id="c")))
+        at_once(save_messages, url)
+        conversation = asyncio.run(store.load("c"))
     assert conversation is not None
     texts = [str(message.parts[0].content) for message in conversation.messages]  # type: ignore[union-attr]  # all are prompts
-    for name in ("left", "right"):
+    assert len(texts) == 40
+    for name in NAMES:
         assert [text for text in texts if text.startswith(name)] == [f"{name} {number}" for number in range(20)]
 
 

@@ -15,8 +15,11 @@ from tests.integrations.suites import HERE, ROOT, Suite, suites
 
 
 @pytest.mark.skipif("AMLOG_INTEGRATIONS" not in os.environ, reason="needs downloads: make integrations")
-@pytest.mark.parametrize("suite", suites(), ids=lambda suite: suite.name)
-def test_suite(suite: Suite, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("suite", "store"),
+    [pytest.param(suite, store, id=f"{suite.name}, {store}") for suite in suites() for store in suite.stores],
+)
+def test_suite(suite: Suite, store: str, tmp_path: Path) -> None:
     if not suite.path.is_dir():
         pytest.skip(f"{suite.path} is not there")
     for file in suite.files:
@@ -41,7 +44,7 @@ def test_suite(suite: Suite, tmp_path: Path) -> None:
         for name, value in os.environ.items()
         if not name.startswith(("PYTEST_", "AMLOG_")) and name != "PYTHONPATH"
     }
-    environment |= {"PYTHONPATH": os.pathsep.join(path), **suite.environment}
+    environment |= {"PYTHONPATH": os.pathsep.join(path), "SWAP": store, "TMPDIR": str(tmp_path), **suite.environment}
     files = [*suite.files, *(Path(file).name for file in suite.own)]
     ran = subprocess.run([*command, *files], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout[-20_000:] + ran.stderr[-5_000:]

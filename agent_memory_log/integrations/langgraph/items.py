@@ -7,7 +7,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 from langchain_core.embeddings import Embeddings
@@ -18,8 +18,10 @@ from langgraph.store.memory import InMemoryStore
 from agent_memory_log import Event, SyncStore
 from agent_memory_log.integrations.langgraph.encoding import Decoder
 from agent_memory_log.integrations.langgraph.payloads import ItemPut, ItemsRead
-from agent_memory_log.integrations.langgraph.words import Words
 from agent_memory_log.integrations.names import joined_id
+
+if TYPE_CHECKING:
+    from agent_memory_log.integrations.langgraph.words import Words  # needs the extra ``recall``
 
 AGENT = "langgraph-store"
 """The agent whose runs hold the items, one run for each namespace."""
@@ -161,7 +163,7 @@ class Items:
         embed = None if index is None else index.get("embed")
         self.embed = None if embed is None else ensure_embeddings(embed)
         self.embedder = None if self.embed is None else KeptVectors(self.embed)
-        self._words = None if index is None or self.embed is not None else Words()
+        self._words = None if index is None or self.embed is not None else _new_words()
         self.view = self._empty(self.embedder)
 
     def _empty(self, embed: Embeddings | None) -> InMemoryStore:
@@ -286,6 +288,13 @@ class Items:
             if item is not None:
                 item.created_at = run.created[data.key]
                 item.updated_at = event.timestamp
+
+
+def _new_words() -> Words:
+    """Return an empty index. Raises ``InvalidArgument`` without the extra ``recall``."""
+    from agent_memory_log.integrations.langgraph.words import Words  # noqa: PLC0415  # it may not be installed
+
+    return Words()
 
 
 def run_id(namespace: Namespace) -> str:

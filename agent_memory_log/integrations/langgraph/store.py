@@ -60,7 +60,8 @@ class MemoryLogStore(BaseStore, StoreOwner):
             them. ``omit_expired`` and ``sweep_interval_minutes`` have no effect.
 
     Raises:
-        InvalidArgument: ``store`` is neither a URL nor an open ``SyncStore``.
+        InvalidArgument: ``store`` is neither a URL nor an open ``SyncStore``, or the extra ``recall`` is not installed
+            and ``index`` has no ``embed``.
     """
 
     supports_ttl = True
@@ -70,6 +71,7 @@ class MemoryLogStore(BaseStore, StoreOwner):
     ) -> None:
         StoreOwner.__init__(self, store)
         self.ttl_config = ttl
+        self.index_config = index
         self._items = Items(self.store, index)
         self._lock = threading.RLock()
 

@@ -1,13 +1,15 @@
-"""A history processor that gives an agent context from memory."""
+"""A history processor that gives an agent context from memory, and a toolset with which the model asks for it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable
 
+from pydantic_ai import FunctionToolset
 from pydantic_ai.messages import ModelMessage, ModelRequest, SystemPromptPart, UserPromptPart
 
 from agent_memory_log.events.context_payloads import injected_context
+from agent_memory_log.integrations.memory_search import memory_search
 from agent_memory_log.integrations.pydantic_ai.encoding import OWN
 from agent_memory_log.integrations.threads import in_thread
 from agent_memory_log.memory.sync import SyncMemoryCalls
@@ -41,6 +43,16 @@ def memory_context(
         return [*messages[:-1], dataclasses.replace(request, parts=[*request.parts, prompt])]
 
     return add_context
+
+
+def memory_toolset(memory: SyncMemoryCalls) -> FunctionToolset[object]:
+    """Return a toolset with the tool ``search_memory``, with which an agent looks into a memory.
+
+        agent = Agent("openai:gpt-5.5", toolsets=[memory_toolset(memory)])
+
+    The memory's principal decides which memories it reads. Arguments of the model never do.
+    """
+    return FunctionToolset([memory_search(memory)])
 
 
 def _is_context(part: object) -> bool:

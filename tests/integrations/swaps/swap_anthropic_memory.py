@@ -1,19 +1,18 @@
 """A plugin of pytest for the tests of the Anthropic SDK: our memory tools take the place of its tools for a folder.
 
-``SWAP`` is ``memory`` or ``sqlite``. The tests look at the folder. So before each command, the files that a test wrote
+The tests look at the folder. So before each command, the files that a test wrote
 there are created in the store, and after it, the files of the store are written to the folder.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import anthropic.lib.tools._beta_builtin_memory_tool as _tools
 from anthropic.types.beta import BetaMemoryTool20250818CreateCommand
 from anyio import Path as AsyncPath
+from swapped_store import new_url
 
 from agent_memory_log.integrations.anthropic_memory import AsyncMemoryLogMemoryTool, MemoryLogMemoryTool
 from agent_memory_log.integrations.anthropic_memory.commands import UserFiles
@@ -65,9 +64,7 @@ class _InFolder(UserFiles):
 def _swapped(kind: Any, path: Any) -> type:
     class InFolder(kind):  # type: ignore[misc]  # one of the two classes
         def __init__(self, base_path: str = "./memory") -> None:
-            on_disk = os.environ["SWAP"] == "sqlite"
-            url = f"sqlite:///{tempfile.mkdtemp()}/runs.db?durability=os" if on_disk else "memory:"
-            super().__init__(url, user="42")
+            super().__init__(new_url("sqlite"), user="42")
             self.base_path = path(base_path)
             self.memory_root = self.base_path / "memories"
             self._files = _InFolder(self.store, "42")

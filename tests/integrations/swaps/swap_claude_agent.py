@@ -1,32 +1,30 @@
 """A plugin of pytest for the tests of the Claude Agent SDK: MemoryLogSessionStore takes the place of its double.
 
-``SWAP`` is ``memory`` or ``sqlite``. With ``loop``, the store is in memory, and the event loop calls it without a
-thread. Some tests give a store a fixed number of steps of the loop.
+With ``SWAP=loop``, the store is in memory, and the event loop calls it without a thread. Some tests give a store a
+fixed number of steps of the loop.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import claude_agent_sdk
 import claude_agent_sdk._internal.session_store
 from claude_agent_sdk import SessionKey
+from swapped_store import new_url
 
 from agent_memory_log.integrations import claude_agent
 from agent_memory_log.integrations.claude_agent import MemoryLogSessionStore
 from agent_memory_log.store import RunInfo
-
-_SWAP = os.environ["SWAP"]
 
 
 async def _in_loop(call: Callable[[], Any]) -> Any:
     return call()
 
 
-if _SWAP == "loop":
+if os.environ["SWAP"] == "loop":
     vars(claude_agent)["in_thread"] = _in_loop
 
 
@@ -34,8 +32,7 @@ class InMemorySessionStore(MemoryLogSessionStore):
     """The store with the three methods that the double has for tests."""
 
     def __init__(self) -> None:
-        folder = tempfile.mkdtemp() if _SWAP == "sqlite" else ""
-        super().__init__(f"sqlite:///{folder}/runs.db?durability=os" if folder else "memory:")
+        super().__init__(new_url("memory"))
 
     def _all_runs(self) -> tuple[RunInfo, ...]:
         return self.store.list_runs(limit=1000).runs

@@ -1,11 +1,13 @@
 """A plugin of pytest for LangGraph's tests: MemoryLogSaver is what the fixtures of SqliteSaver and the tests that name
 InMemorySaver get.
+
+A model has the versions of LangChain's packages in its metadata. LangGraph's tests expect those of an environment
+without the package ``langchain``, which others of our extras install.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
@@ -14,6 +16,8 @@ from unittest.mock import MagicMock
 import langgraph.checkpoint.memory
 import langgraph.checkpoint.sqlite
 import langgraph.checkpoint.sqlite.aio
+from langchain_core.language_models import base as models
+from swapped_store import new_url
 
 from agent_memory_log.integrations.langgraph import MemoryLogSaver
 
@@ -28,13 +32,13 @@ class _InMemory(MemoryLogSaver):
     """The class in the place of InMemorySaver, with the same arguments."""
 
     def __init__(self, *, serde: Any = None, factory: Any = None) -> None:  # noqa: ARG002
-        super().__init__("memory:", serde=serde)
+        super().__init__(new_url("memory"), serde=serde)
         self.stack = ExitStack()
 
 
 @contextmanager
 def _opened(_: str) -> Generator[MemoryLogSaver]:
-    with tempfile.TemporaryDirectory() as folder, MemoryLogSaver(f"sqlite:///{folder}/runs.db?durability=os") as saver:
+    with MemoryLogSaver(new_url("sqlite")) as saver:
         yield saver
 
 
@@ -44,6 +48,7 @@ async def _opened_async(_: str) -> AsyncGenerator[MemoryLogSaver]:
         yield saver
 
 
+vars(models)["_get_langchain_version"] = lambda: None
 vars(langgraph.checkpoint.memory).update(InMemorySaver=_InMemory, MemorySaver=_InMemory)
 langgraph.checkpoint.sqlite.SqliteSaver.from_conn_string = staticmethod(_opened)  # type: ignore[assignment,method-assign]  # its place
 langgraph.checkpoint.sqlite.aio.AsyncSqliteSaver.from_conn_string = staticmethod(_opened_async)  # type: ignore[assignment,method-assign]  # its place

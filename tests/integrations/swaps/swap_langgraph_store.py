@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import langgraph.store.memory
 import langgraph.store.sqlite
 import langgraph.store.sqlite.aio
+from swapped_store import new_url
 
 from agent_memory_log.integrations.langgraph import MemoryLogStore
 
@@ -18,7 +18,7 @@ class _InMemory(MemoryLogStore):
     """The class in the place of InMemoryStore, with the same arguments."""
 
     def __init__(self, *, index: Any = None) -> None:
-        super().__init__("memory:", index=index)
+        super().__init__(new_url("memory"), index=index)
 
 
 class _OnFile(MemoryLogStore):
@@ -39,8 +39,7 @@ class _OnFileAsync(MemoryLogStore):
 def _opened(_: str, *, index: Any = None, ttl: Any = None, kind: Any = _OnFile) -> Generator[Any]:
     # SqliteStore has another name for the fields.
     index = None if index is None else {**index, "fields": index.get("fields") or index.get("text_fields")}
-    folder = tempfile.TemporaryDirectory()
-    with folder, kind(f"sqlite:///{folder.name}/runs.db?durability=os", index=index, ttl=ttl) as store:
+    with kind(new_url("sqlite"), index=index, ttl=ttl) as store:
         yield store
 
 

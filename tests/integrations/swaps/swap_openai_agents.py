@@ -11,6 +11,7 @@ from typing import Any
 import agents
 import agents.memory
 import agents.memory.sqlite_session
+from swapped_store import new_url
 
 from agent_memory_log.integrations.openai_agents import MemoryLogSession
 
@@ -21,7 +22,9 @@ def _of_path(
     self: Any, session_id: str, db_path: str | Path = ":memory:", *, session_settings: Any = None
 ) -> None:  # the arguments of SQLiteSession
     self.db_path = db_path
-    url = "memory:" if str(db_path) == ":memory:" else f"sqlite:///{db_path}"
+    url = new_url("memory")
+    if str(db_path) != ":memory:":  # sessions of one path share a store
+        url = f"sqlite:///{db_path}" if url.startswith("sqlite:") else f"memory:{Path(db_path).resolve()}"
     _initialize(self, session_id, url, session_settings=session_settings)
 
 

@@ -10,7 +10,7 @@ from agent_memory_log.cli.options import AsJson
 from agent_memory_log.cli.output import BAD, DIM, GOOD, NAME, Column, Output
 from agent_memory_log.opening import install_hint, installed_backends
 
-_COLUMNS = (Column("scheme", NAME), Column("state"), Column("package", DIM), Column("to use it"))
+_COLUMNS = (Column("scheme", NAME), Column("state"), Column("package", DIM), Column("to use it", unbroken=True))
 _EXAMPLES = {
     "memory": "memory:",
     "sqlite": "sqlite:///runs.db",

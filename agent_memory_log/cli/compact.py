@@ -15,11 +15,10 @@ from agent_memory_log.store import Store
 
 
 def compact(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Free unused disk space.
+    """Erase redacted and deleted data from the file permanently, and free unused disk space.
 
-    Redacted and deleted data is erased from the file permanently, with the memories that have no other evidence. It is
-    also erased from the files of the search index.
-    Readable events are not changed.
+    Memories that have no other evidence are erased with it, also from the files of the search index. Readable events
+    are not changed.
 
     With --json: an object with before and after, the sizes in bytes.
     """

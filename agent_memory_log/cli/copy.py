@@ -57,9 +57,10 @@ def copy(
 ) -> None:
     """Copy runs from one store to another.
 
-    The stores can have different backends. Seqs, ids, times, labels, meta and redactions stay the same. Each run is
-    read back and compared with the source. The runs of the library's own agents are copied too, so the target gets the
-    memories of the source.
+    The stores can have different backends. The seqs, ids, times and labels of events stay the same, and so do meta and
+    redactions. A run is created in the target at the time of the copy. The oldest run is copied first, so that an empty
+    target lists the runs in the order of the source. Each run is read back and compared with the source. The runs of
+    the library's own agents are copied too, so the target gets the memories of the source.
 
     Copying again continues an interrupted copy, adds new events, and applies new redactions of the source. It stores no
     event twice.

@@ -32,7 +32,8 @@ def _usage_line(error: typer.TyperException) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return message  # the message is the whole help
     hint = f" (see {context.command_path} --help)" if context is not None else ""
-    return _line(message.rstrip(".") + hint)
+    one_paragraph = " ".join(message.replace("Value error, ", "").split())  # the choices of an option are lines
+    return _line(one_paragraph.rstrip(".") + hint)
 
 
 def _line(message: str) -> str:

@@ -43,12 +43,14 @@ class Column(msgspec.Struct, frozen=True):
         style: The rich style of the cells.
         number: Whether the cells are aligned to the right.
         cut: Whether a narrow terminal cuts the cells. The other columns wrap.
+        unbroken: Whether no terminal cuts or wraps the cells. For names and ids, which people copy.
     """
 
     title: str
     style: str = ""
     number: bool = False
     cut: bool = False
+    unbroken: bool = False
 
 
 class Output:
@@ -88,9 +90,9 @@ class Output:
         return "✘" if self.unicode else "!!"
 
     def line(self, *segments: Segment | str) -> None:
-        """Write one line. A terminal wraps it between words."""
+        """Write one line without line ends in it, however long it is, so that a person can copy it from a terminal."""
         if self.terminal:
-            self.console.print(self.text(*segments), overflow="fold")
+            self.console.print(self.text(*segments), soft_wrap=True)
         else:
             self.stream.write("".join(one_line(_text_of(segment)) for segment in segments).rstrip(" ") + "\n")
 
@@ -167,11 +169,11 @@ class Output:
                 justify="right" if column.number else "left",
                 no_wrap=column.cut or column.number,
                 overflow="ellipsis" if column.cut else "fold",
-                min_width=None if column.cut else min(widest, self.console.width // 2),
+                min_width=None if column.cut else widest if column.unbroken else min(widest, self.console.width // 2),
             )
         for line in cells:
             table.add_row(*line)
-        self.console.print(table)
+        self.console.print(table, crop=False)
 
     def json(self, value: object) -> None:
         """Write a JSON document. A terminal gets it indented."""

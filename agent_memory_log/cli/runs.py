@@ -14,7 +14,7 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import RunInfo
 
 _COLUMNS = (
-    Column("run", NAME),
+    Column("run", NAME, unbroken=True),
     Column("events", number=True),
     Column("created (UTC)", DIM),
     Column("updated (UTC)", DIM),

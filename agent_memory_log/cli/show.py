@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from agent_memory_log.cli.errors import UsageProblem
+from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, with_store
 from agent_memory_log.cli.output import DIM, Output, meta_text, note
 from agent_memory_log.cli.run_names import load_existing, run_name
@@ -14,13 +15,16 @@ from agent_memory_log.cli.terminal_text import duration
 from agent_memory_log.cli.timeline import arrange
 from agent_memory_log.cli.timeline_view import TimelineWriter
 from agent_memory_log.cli.turns_view import write_json_turns, write_turns
-from agent_memory_log.events.payloads import ToolResult
+from agent_memory_log.events.payloads import EventType, ToolResult
 from agent_memory_log.reader import Reader
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import Store
 from agent_memory_log.wording import counted
 
 _SHORTEST_RUN = 0.1
 """The least length of a run for which times are shown, in seconds. Imported messages differ only by microseconds."""
+
+_TYPES = frozenset(map(str, EventType))
 
 Types = Annotated[
     list[str] | None,
@@ -61,7 +65,12 @@ def show(
     """
     if by_turns and (types or after or limit):
         raise UsageProblem("--turns shows the whole run: remove --type, --after and --limit")
-    snapshot = with_store(store, lambda opened: load_existing(opened, run, after=after, types=types, limit=limit))
+
+    async def work(opened: Store) -> Snapshot:
+        await _check_types(opened, run, types or ())
+        return await load_existing(opened, run, after=after, types=types, limit=limit)
+
+    snapshot = with_store(store, work)
     output = Output()
     if as_json and by_turns:
         write_json_turns(output, snapshot)
@@ -73,6 +82,16 @@ def show(
     write_run(output, snapshot, full=full, by_turns=by_turns)
     if snapshot.last_seq < snapshot.version:
         note(f"more events: continue with --after {snapshot.last_seq}")
+
+
+async def _check_types(store: Store, run: str, types: Sequence[str]) -> None:
+    """Refuse a type that neither this version nor the run knows. A run may have the types of applications."""
+    if all(name in _TYPES for name in types):
+        return
+    of_run = sorted({event.type for event in (await load_existing(store, run)).log})
+    for name in types:
+        if name not in _TYPES and name not in of_run:
+            raise CommandFailed(f"no event has the type {name!r}: the run has events of {', '.join(of_run)}")
 
 
 def write_run(output: Output, snapshot: Snapshot, *, full: bool = False, by_turns: bool = False) -> None:

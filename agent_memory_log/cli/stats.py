@@ -16,7 +16,7 @@ from agent_memory_log.store import RunInfo, Store
 
 _PAGE = 500
 _COLUMNS = (
-    Column("agent", NAME),
+    Column("agent", NAME, unbroken=True),
     Column("runs", number=True),
     Column("events", number=True),
     Column("tool calls", number=True),

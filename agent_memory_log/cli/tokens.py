@@ -19,8 +19,8 @@ from agent_memory_log.service.access.tokens import Token, create_token, load_tok
 from agent_memory_log.service.grants import RIGHTS, Grant, rights_in
 
 _COLUMNS = (
-    Column("id", DIM),
-    Column("name", NAME),
+    Column("id", DIM, unbroken=True),
+    Column("name", NAME, unbroken=True),
     Column("may"),
     Column("reaches"),
     Column("expires"),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ import pytest
 
 from agent_memory_log import ToolCall, ToolResult, UserMessage
 from tests.amlog import Amlog
-from tests.processes import PATIENCE, ROOT
+from tests.documents import blocks_of, run_blocks
 
 DEMO = "ops-agent/2026-03-06-slow-checkout"
 DOCUMENT: dict[str, Any] = {"schema_version": "ATIF-v1.8", "agent": {"name": "theirs", "version": "1"}, "steps": []}
@@ -122,21 +119,4 @@ def test_export_refuses_contradictory_options(amlog: Amlog, arguments: tuple[str
 
 
 def test_examples_of_the_interchange_page_run(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "docs/interchange.md").read_text(), re.MULTILINE | re.DOTALL)
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONWARNINGS": "error",
-        "AMLOG_STORE": "sqlite:///runs.db",
-    }
-    commands = [
-        [sys.executable, "-c", block] if language == "python" else line.removeprefix("$ ").split()
-        for language, block in blocks
-        for line in ([block] if language == "python" else block.splitlines())
-        if language == "python" or line.startswith("$ amlog ")
-    ]
-    assert len(commands) >= 6
-    for command in commands:
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=PATIENCE
-        )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
+    assert len(run_blocks(blocks_of("docs/interchange.md"), tmp_path, AMLOG_STORE="sqlite:///runs.db")) == 4

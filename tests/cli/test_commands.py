@@ -191,6 +191,13 @@ class TestShow:
         assert events[at + 9].endswith("  result      └ ✔ diagnosis.run 1.9s  N+1 query in giftwrap.options")
         assert lines[-1] == "12 tool calls, 3 failed"
 
+    def test_show_refuses_a_type_that_no_event_has(self, samples: Amlog) -> None:
+        name = "2026-03-06-slow-checkout"
+        error = samples.error("show", name, "--type", "user_mesage")
+        assert error.startswith("no event has the type 'user_mesage': the run has events of ")
+        assert "user_message" in error
+        assert samples.ok("show", name, "--type", "checkpoint", "--json").out == ""
+
     def test_show_filters_by_type_seq_and_limit(self, samples: Amlog) -> None:
         name = "2026-03-06-slow-checkout"
         only = samples.ok("show", name, "--type", "user_message", "-t", "annotation", "--json").json_lines

@@ -13,13 +13,14 @@ from agent_memory_log.memory import (
     Episode,
     Evidence,
     Fact,
+    Link,
     Preference,
     Principal,
     Source,
     SyncMemory,
     SyncMemoryClient,
 )
-from tests.amlog import Amlog, run, run_on_terminal, without_codes
+from tests.amlog import Amlog, first_words, run, run_on_terminal, without_codes
 from tests.models.model_server import ModelServer, Reply, Request, says_json
 
 OWNER = ("--tenant", "acme", "--user", "42")
@@ -123,7 +124,9 @@ class TestDerive:
         ran = amlog.ok("memory", "derive", "support/run 1", *OWNER)
         assert ran.out.splitlines()[0].startswith("✔ support/run%201: 2 written   #1 to #")
         assert "+ written preferred_name: Kim   support/run%201#1" in ran.out
-        assert amlog.ok("memory", "derive", "run 1", *OWNER).out == "✔ support/run%201: no new events to read\n"
+        assert amlog.ok("memory", "derive", "run 1", *OWNER).out == (
+            "✔ support/run%201: nothing to read until more messages arrive (1 event)\n"
+        )
         amlog.append("support", "run 1", UserMessage("Call me Robin."))
         (report,) = amlog.ok("memory", "derive", "run 1", *OWNER, "--json").json
         assert (report["agent"], report["run"], report["status"]) == ("support", "run 1", "ok")
@@ -138,6 +141,13 @@ class TestDerive:
         assert "2 unchanged" in derived.ok("memory", "derive", "run 1", "--again", *OWNER).out
         ran = derived("memory", "derive", "--again", "--tenant", "acme", "--user", "43")
         assert (ran.status, ran.err) == (0, "no run was read before: give the RUNs to learn from\n")
+
+    def test_derive_says_that_events_wait(self, amlog: Amlog) -> None:
+        amlog.append("support", "short", UserMessage(MESSAGE), AssistantMessage("Hello."))
+        out = amlog.ok("memory", "derive", "support/short", *OWNER).out
+        assert "nothing to read until more messages arrive (2 events)" in out
+        (report,) = amlog.ok("memory", "derive", "support/short", *OWNER, "--json").json
+        assert (report["status"], report["position"], report["waiting"]) == ("ok", 0, 2)
 
     def test_derive_requires_an_existing_run(self, derived: Amlog) -> None:
         assert "give one or more RUNs" in derived.error("memory", "derive", *OWNER, status=2)
@@ -362,19 +372,19 @@ class TestForget:
 
     def test_forget_redacts_evidence_on_request(self, derived: Amlog) -> None:
         ran = derived.ok("memory", "forget", "preferred_name", "-y", "--evidence", *OWNER)
-        assert ran.out == "✔ forgot 1 memory, and redacted 1 event of runs\n"
+        also = "other memories that came only from these events, so they are forgotten too (1): "
+        assert ran.out.startswith(f"✔ forgot 1 memory, and redacted 1 event of runs\n  {also}")
+        assert _keys(derived) == []
         assert MESSAGE not in derived.ok("show", "support/run 1", "--full").out
 
     def test_sweep_redacts_every_event_that_contains_the_value(self, derived: Amlog) -> None:
         derived.append("support", "later", UserMessage("It is Kim again."), UserMessage("Call Kim's mother."))
         derived.ok("memory", "link", "later", *OWNER)
         command = ("memory", "forget", "preferred_name", *OWNER)
-        assert (
-            derived.ok(*command, "--dry-run", "--sweep").out == "✔ would forget 1 memory, and redact 3 events of runs\n"
-        )
-        assert derived.ok(*command, "--dry-run", "--evidence").out.endswith(
-            "  events of linked runs that still contain the value (2): support/later#1, support/later#2\n"
-        )
+        planned = derived.ok(*command, "--dry-run", "--sweep").out
+        assert planned.startswith("✔ would forget 1 memory, and redact 3 events of runs\n")
+        elsewhere = "events of linked runs that still contain the value (2): support/later#1, support/later#2\n"
+        assert elsewhere in derived.ok(*command, "--dry-run", "--evidence").out
         assert "redact 3 events" in derived.error(*command, "-y", "--sweep", "--sweep-limit", "2")
         assert "need a RECORD" in derived.error("memory", "forget", "--all", "--sweep", "-y", *OWNER, status=2)
         assert _keys(derived) == ["language", "preferred_name"]
@@ -424,6 +434,35 @@ class TestUpkeep:
         assert health["layers"] == {"working": 2}
         assert health["maintained_at"] is not None
         assert health["maintenance_open"] is False
+
+    def test_audit_lists_changes_and_evolution_tells_the_story(self, derived: Amlog) -> None:
+        derived.ok("memory", "remember", "language", "french", *OWNER)
+        changes = derived.ok("memory", "audit", *OWNER, "--json").json
+        assert [change["action"] for change in changes[:2]] == ["closed", "remembered"]
+        assert "french" not in derived.ok("memory", "audit", *OWNER).out
+        (newest,) = derived.ok("memory", "audit", *OWNER, "--limit", "1", "--json").json
+        assert newest == changes[0]
+        assert derived.ok("memory", "audit", *OWNER, "--until", "2020-01-01T00:00:00Z", "--json").json == []
+        story = derived.ok("memory", "evolution", "language", *OWNER, "--json").json
+        assert (story["layer"], story["record"]["value"]) == ("working", "french")
+        out = derived.ok("memory", "evolution", "language", *OWNER).out
+        assert 'replaces "language: german"' in out
+        assert "no memory 'unknown'" in derived.error("memory", "evolution", "unknown", *OWNER)
+
+    def test_quotas_shows_the_use_of_each_limit(self, derived: Amlog) -> None:
+        uses = derived.ok("memory", "quotas", *OWNER, "--json").json
+        assert {"scope": "user", "limit": "keyed", "used": 2, "soft": None, "hard": 1000} in uses
+        assert first_words(derived.ok("memory", "quotas", *OWNER).out) == ["scope", *["user"] * len(uses)]
+
+    def test_separate_undoes_a_consolidation(self, amlog: Amlog) -> None:
+        with _Subject(amlog) as me:
+            for end in ".!":
+                me.add(f"The weekly report goes to the finance team on Monday{end}")
+            (change,) = me.maintain().consolidated
+        report = amlog.ok("memory", "separate", *OWNER, "--json", "--", change.record).json
+        assert (report["status"], len(report["outcomes"])) == ("ok", 2)
+        assert len(amlog.ok("memory", "list", *OWNER, "--json").json) == 2
+        assert "consolidated" in amlog.error("memory", "separate", *OWNER, "--", change.record)
 
     def test_rebuild_equals_the_stored_memories(self, derived: Amlog) -> None:
         ran = derived.ok("memory", "rebuild", *OWNER)
@@ -516,10 +555,52 @@ def test_conflicts_are_listed_resolved_and_opened_again(amlog: Amlog) -> None:
     assert "kept merged" in amlog.ok("memory", "conflicts", *OWNER, "--status", "resolved").out
     assert "open\n" in amlog.ok("memory", "unresolve", *OWNER, "--", *ids).out
     old = amlog.error("memory", "conflicts", *OWNER, "--status", "old", status=2)
-    assert "--status 'old' is unknown" in old
+    assert "Invalid value for '--status': 'old' is not one of 'open', 'resolved'" in old
     every = amlog.error("memory", "resolve", *OWNER, "--keep", "all", "--", *ids, status=2)
-    assert "--keep 'all' is unknown" in every
-    assert "there is no conflict" in amlog.error("memory", "resolve", *OWNER, "a", "b")
+    assert "'all' is not one of 'first', 'second', 'both', 'merged'" in every
+    assert "there is no conflict" in amlog.error("memory", "resolve", *OWNER, "--keep", "both", "a", "b")
+    missing = amlog.error("memory", "resolve", *OWNER, "a", "b", status=2)
+    assert "Missing option '--keep'. Choose from: first, second, both, merged (see" in missing
+
+
+@pytest.mark.parametrize("names", [("meal_note", "diet_note"), ("diet_note", "meal_note")])
+def test_a_conflict_is_resolved_and_opened_again_by_keys(amlog: Amlog, names: tuple[str, str]) -> None:
+    for key, value in (("diet_note", "I am a vegetarian"), ("meal_note", "I ate a steak")):
+        amlog.ok("memory", "remember", key, value, "--kind", "fact", *OWNER)
+    for _ in range(2):  # resolving again changes nothing
+        pair = amlog.ok("memory", "resolve", *names, *OWNER, "--keep", "first", "--json").json
+        assert pair["status"] == "resolved"
+        assert _keys(amlog) == [names[0]]
+    assert amlog.ok("memory", "unresolve", *reversed(names), *OWNER, "--json").json["status"] == "open"
+    assert sorted(_keys(amlog)) == sorted(names)
+
+
+def test_keys_that_fit_several_conflicts_resolve_none(amlog: Amlog) -> None:
+    with _Subject(amlog) as me:
+        older = me.remember(Fact("diet", "I am a vegetarian")).record
+        assert older is not None
+        newer = me.remember(key="diet", value="steak", links=[Link("contradicts", older.id)]).record
+        assert newer is not None
+    assert "give ids" in amlog.error("memory", "resolve", "diet", "diet", *OWNER, "--keep", "first")
+    pair = amlog.ok("memory", "resolve", *OWNER, "--keep", "first", "--json", "--", newer.id, older.id).json
+    assert (pair["newer"]["status"], pair["older"]["status"]) == ("active", "archived")
+
+
+class TestRemember:
+    def test_a_new_value_replaces_the_old_one(self, amlog: Amlog) -> None:
+        assert "written language: english" in amlog.ok("memory", "remember", "language", "english", *OWNER).out
+        outcome = amlog.ok("memory", "remember", "language", "german", *OWNER, "--ttl-days", "3", "--json").json
+        assert (outcome["action"], outcome["record"]["ttl_left_days"]) == ("written", 3)
+        assert outcome["superseded"]
+        (record,) = amlog.ok("memory", "list", *OWNER, "--json").json
+        assert (record["kind"], record["value"]) == ("preference", "german")
+
+    def test_a_secret_is_blocked_and_sets_the_status(self, amlog: Amlog) -> None:
+        ran = amlog("memory", "remember", "token", "ghp_" + "A1b2C3d4" * 4 + "A1b2", *OWNER)
+        assert ran.status == 1
+        assert "! blocked token" in ran.out
+        assert "ghp_" not in ran.out
+        assert "kind" in amlog.error("memory", "remember", "key", "value", "--kind", "message", *OWNER)
 
 
 class TestDeleteAndRestore:
@@ -558,6 +639,10 @@ class TestIngest:
         )
         assert _keys(amlog) == ["preferred_name", "language"]
 
+    def test_a_short_conversation_is_read_at_once(self, amlog: Amlog) -> None:
+        file = amlog.file("chat.jsonl", "".join(self.TURNS.splitlines(keepends=True)[:3]))
+        assert "written preferred_name: Kim" in amlog.ok("memory", "ingest", file, "--source-id", "chat", *OWNER).out
+
     @pytest.mark.parametrize(
         ("content", "expected"),
         [
@@ -591,6 +676,16 @@ class TestConsent:
         assert _keys(derived, "--kind", "preference") == ["preferred_name"]
         (record,) = derived.ok("memory", "list", "--kind", "consent", *OWNER, "--json").json
         assert record["value"] == "withdrawn"
+
+    def test_a_consent_has_no_stars_and_no_doubt(self, derived: Amlog) -> None:
+        derived.ok("memory", "consent", "give", "fact", *OWNER)
+        plain = derived.ok("memory", "list", "--kind", "consent", *OWNER).out
+        fields = derived.ok("memory", "show", "fact/", *OWNER).out
+        terminal = run_on_terminal("memory", "list", "--kind", "consent", *OWNER, AMLOG_STORE=derived.url).out
+        for out in (plain, fields, terminal):
+            assert "given" in out
+            assert "★" not in out
+            assert "%" not in out
 
     def test_wrong_arguments_are_refused(self, amlog: Amlog) -> None:
         assert "kind must be" in amlog.error("memory", "consent", "ask", "message", *OWNER)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.amlog import Amlog
+from tests.amlog import Amlog, run_on_terminal, without_codes
 
 TOKEN = re.compile(r"aml_[0-9a-f]{16}_[0-9a-f]{64}")
 USER = ("--tenant", "acme", "--user", "42")
@@ -26,6 +26,22 @@ def test_create_prints_only_the_token_and_describes_it_on_standard_error(amlog: 
     assert TOKEN.fullmatch(ran.out.rstrip("\n"))
     assert "app: read, write on the memory of user 42, workspace ops of acme and the runs of support-*" in ran.err
     assert not TOKEN.search(ran.err)
+
+
+def test_a_terminal_never_breaks_what_people_copy(amlog: Amlog) -> None:
+    created = run_on_terminal("tokens", "create", *USER, "--name", "a-name-of-20-letters", columns=40, **_at(amlog)).out
+    assert TOKEN.match(created)
+    listed = without_codes(run_on_terminal("tokens", "list", columns=40, **_at(amlog)).out)
+    assert created.split("_")[1] in listed
+    assert "a-name-of-20-letters" in listed
+    text = "word " * 40 + "https://example.com/" + "x" * 80
+    assert amlog("memory", "remember", "link", text.strip(), "--kind", "fact", *USER).status == 0
+    context = without_codes(run_on_terminal("memory", "context", "link", *USER, columns=40, **_at(amlog)).out)
+    assert text in context
+
+
+def _at(amlog: Amlog) -> dict[str, str]:
+    return {"AMLOG_STORE": amlog.url}
 
 
 def test_the_token_of_an_operator_says_that_it_reaches_all_tenants(amlog: Amlog) -> None:

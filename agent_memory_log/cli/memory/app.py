@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import typer
 
+from agent_memory_log.cli.memory.auditing import audit, evolution
 from agent_memory_log.cli.memory.conflicts import conflicts, resolve, unresolve
 from agent_memory_log.cli.memory.consent import consent
 from agent_memory_log.cli.memory.context import context
-from agent_memory_log.cli.memory.deleting import delete, restore
+from agent_memory_log.cli.memory.deleting import delete, restore, separate
 from agent_memory_log.cli.memory.derive import derive
 from agent_memory_log.cli.memory.explain import explain
 from agent_memory_log.cli.memory.exporting import export
@@ -24,7 +25,9 @@ from agent_memory_log.cli.memory.listing import list_records
 from agent_memory_log.cli.memory.maintain import maintain
 from agent_memory_log.cli.memory.neighbours import neighbours
 from agent_memory_log.cli.memory.paths import paths
+from agent_memory_log.cli.memory.quotas import quotas
 from agent_memory_log.cli.memory.rebuild import rebuild
+from agent_memory_log.cli.memory.remembering import remember
 from agent_memory_log.cli.memory.search import search
 from agent_memory_log.cli.memory.show import show
 from agent_memory_log.cli.memory.stats import stats
@@ -33,6 +36,7 @@ from agent_memory_log.cli.memory.trace import trace
 from agent_memory_log.cli.options import reflowed
 
 _COMMANDS: dict[str, Callable[..., None]] = {
+    "remember": remember,
     "ingest": ingest,
     "derive": derive,
     "link": link,
@@ -42,12 +46,15 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "context": context,
     "explain": explain,
     "history": history,
+    "evolution": evolution,
+    "audit": audit,
     "trace": trace,
     "neighbours": neighbours,
     "paths": paths,
     "graph": graph,
     "stats": stats,
     "health": health,
+    "quotas": quotas,
     "subjects": subjects,
     "delete": delete,
     "restore": restore,
@@ -57,6 +64,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "forget": forget,
     "consent": consent,
     "maintain": maintain,
+    "separate": separate,
     "rebuild": rebuild,
     "export": export,
     "import": import_records,

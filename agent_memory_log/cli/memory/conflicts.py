@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
 
-from agent_memory_log.cli.errors import UsageProblem
-from agent_memory_log.cli.memory.options import Scopes, Tenant, User, open_memory, owner_text, principal_of
+from agent_memory_log.cli.errors import CommandFailed
+from agent_memory_log.cli.memory.options import RECORD_HELP, Scopes, Tenant, User, open_memory, owner_text, principal_of
 from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import record_map, words
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import DIM, NAME, WARN, Output, note
-from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.memory import ConflictPair, Principal
+from agent_memory_log.memory import ConflictPair, Memory, Principal
 from agent_memory_log.memory.operations import ListConflicts, Resolve
 
-_STATUSES: dict[str, Literal["open", "resolved"]] = {"open": "open", "resolved": "resolved"}
-_KEEP: dict[str, Literal["first", "second", "both", "merged"]] = {
-    "first": "first",
-    "second": "second",
-    "both": "both",
-    "merged": "merged",
-}
+_Status = Literal["open", "resolved"]
 
-_First = Annotated[str, typer.Argument(metavar="ID", help="The id of the first memory.", show_default=False)]
-_Second = Annotated[str, typer.Argument(metavar="OTHER", help="The id of the second memory.", show_default=False)]
+_First = Annotated[str, typer.Argument(metavar="FIRST", help=f"The first memory. {RECORD_HELP}", show_default=False)]
+_Second = Annotated[
+    str, typer.Argument(metavar="SECOND", help="The key or id of the second memory.", show_default=False)
+]
 
 
 def conflicts(
@@ -35,9 +31,9 @@ def conflicts(
     user: User = None,
     scopes: Scopes = None,
     store: StoreUrl = None,
-    status: Annotated[str, option(ListConflicts, "status", "--status", metavar="STATUS")] = default(
-        ListConflicts, "status"
-    ),
+    status: Annotated[
+        Literal["open", "resolved"], option(ListConflicts, "status", "--status", metavar="STATUS")
+    ] = default(ListConflicts, "status"),
     as_json: AsJson = False,
 ) -> None:
     """List pairs of memories that cannot both be true now.
@@ -47,10 +43,8 @@ def conflicts(
     With --json: a list of objects with newer and older (as in amlog memory list), kind, reason, trust (of newer and
     older), status, resolution and merged.
     """
-    if status not in _STATUSES:
-        raise UsageProblem(f"--status {one_line(status)!r} is unknown: give one of {', '.join(_STATUSES)}")
     principal = principal_of(tenant, user, scopes)
-    pairs = run_async(_conflicts(store, principal, _STATUSES[status]))
+    pairs = run_async(_conflicts(store, principal, status))
     output = Output()
     if as_json:
         output.json([_pair_map(pair) for pair in pairs])
@@ -69,7 +63,7 @@ def resolve(
     user: User = None,
     scopes: Scopes = None,
     store: StoreUrl = None,
-    keep: Annotated[str, option(Resolve, "keep", "--keep", metavar="KEEP")] = default(Resolve, "keep"),
+    keep: Annotated[Literal["first", "second", "both", "merged"], option(Resolve, "keep", "--keep", metavar="KEEP")],
     text: Annotated[str, option(Resolve, "text", "--text", metavar="TEXT")] = default(Resolve, "text"),
     as_json: AsJson = False,
 ) -> None:
@@ -79,10 +73,14 @@ def resolve(
 
     With --json: an object as in amlog memory conflicts.
     """
-    if keep not in _KEEP:
-        raise UsageProblem(f"--keep {one_line(keep)!r} is unknown: give one of {', '.join(_KEEP)}")
-    operation = Resolve(first, second, keep=_KEEP[keep], text=text)
-    _show(run_async(_resolve(store, principal_of(tenant, user, scopes), operation)), as_json=as_json)
+    principal = principal_of(tenant, user, scopes)
+
+    async def work() -> ConflictPair:
+        async with open_memory(store, principal) as memory:
+            ids = await _ids(memory, first, second, ("open", "resolved"))
+            return await memory.resolve(*ids, keep=keep, text=text)
+
+    _show(run_async(work()), as_json=as_json)
 
 
 def unresolve(
@@ -99,7 +97,34 @@ def unresolve(
 
     With --json: an object as in amlog memory conflicts.
     """
-    _show(run_async(_unresolve(store, principal_of(tenant, user, scopes), first, second)), as_json=as_json)
+    principal = principal_of(tenant, user, scopes)
+
+    async def work() -> ConflictPair:
+        async with open_memory(store, principal) as memory:
+            return await memory.unresolve(*await _ids(memory, first, second, ("resolved", "open")))
+
+    _show(run_async(work()), as_json=as_json)
+
+
+async def _ids(memory: Memory, first: str, second: str, statuses: Sequence[_Status]) -> tuple[str, str]:
+    """Return the ids of two memories, given by key or id. A key is that of a memory in a conflict of these statuses.
+
+    Raises ``CommandFailed`` if the keys fit several.
+    """
+    for status in statuses:
+        fitting = {
+            (left.id, right.id)
+            for pair in await memory.conflicts(status=status)
+            for left, right in ((pair.newer, pair.older), (pair.older, pair.newer))
+            if first in (left.key, left.id) and second in (right.key, right.id)
+        }
+        if len(fitting) > 1:
+            raise CommandFailed(
+                "several conflicts are about these keys: give ids, as amlog memory conflicts shows them"
+            )
+        for ids in fitting:
+            return ids
+    return first, second
 
 
 def _show(pair: ConflictPair, *, as_json: bool) -> None:
@@ -133,18 +158,6 @@ def _pair_map(pair: ConflictPair) -> dict[str, JsonValue]:
     }
 
 
-async def _conflicts(
-    url: str | None, principal: Principal, status: Literal["open", "resolved"]
-) -> tuple[ConflictPair, ...]:
+async def _conflicts(url: str | None, principal: Principal, status: _Status) -> tuple[ConflictPair, ...]:
     async with open_memory(url, principal) as memory:
         return await memory.conflicts(status=status)
-
-
-async def _resolve(url: str | None, principal: Principal, operation: Resolve) -> ConflictPair:
-    async with open_memory(url, principal) as memory:
-        return await memory.execute(operation)
-
-
-async def _unresolve(url: str | None, principal: Principal, first: str, second: str) -> ConflictPair:
-    async with open_memory(url, principal) as memory:
-        return await memory.unresolve(first, second)

@@ -1,4 +1,4 @@
-"""``amlog memory delete`` and ``restore``: archive a memory, and write an archived memory again."""
+"""``amlog memory delete``, ``restore`` and ``separate``: archive a memory, and write archived memories again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from agent_memory_log.cli.memory.options import (
     owner_text,
     principal_of,
 )
-from agent_memory_log.cli.memory.views import outcome_map, write_outcomes
+from agent_memory_log.cli.memory.views import outcome_map, report_write, write_outcomes
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import Output
-from agent_memory_log.memory import Outcome, Principal
+from agent_memory_log.memory import Outcome, Principal, WriteReport
 
 
 def delete(
@@ -58,6 +58,25 @@ def restore(
     _report(run_async(_restore(store, principal_of(tenant, user, scopes), record, kind)), as_json=as_json)
 
 
+def separate(
+    record: RecordName,
+    *,
+    tenant: Tenant,
+    user: User = None,
+    scopes: Scopes = None,
+    store: StoreUrl = None,
+    kind: Kind = None,
+    as_json: AsJson = False,
+) -> None:
+    """Undo a consolidation: archive a memory, and write the memories again that it was made from.
+
+    amlog memory maintain consolidates. It does not consolidate the same memories again.
+
+    With --json: the same object as for amlog memory import.
+    """
+    report_write(run_async(_separate(store, principal_of(tenant, user, scopes), record, kind)), as_json=as_json)
+
+
 def _report(outcome: Outcome, *, as_json: bool) -> None:
     output = Output()
     if as_json:
@@ -69,6 +88,11 @@ def _report(outcome: Outcome, *, as_json: bool) -> None:
 async def _delete(url: str | None, principal: Principal, name: str, kind: str | None) -> Outcome:
     async with open_memory(url, principal) as memory:
         return await memory.delete((await existing(memory, name, kind)).id)
+
+
+async def _separate(url: str | None, principal: Principal, name: str, kind: str | None) -> WriteReport:
+    async with open_memory(url, principal) as memory:
+        return await memory.separate((await existing(memory, name, kind)).id)
 
 
 async def _restore(url: str | None, principal: Principal, name: str, kind: str | None) -> Outcome:

@@ -16,6 +16,7 @@ from agent_memory_log.cli.output import BAD, DIM, GOOD, Output, Segment, note
 from agent_memory_log.cli.run_names import existing_run, run_name
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory import DeriveReport, Extraction, Extractor, MemoryClient, Principal, RunSlice, ServesMemory
+from agent_memory_log.wording import counted
 
 
 def derive(
@@ -44,15 +45,17 @@ def derive(
     """Learn memories from the new events of runs.
 
     Without --model, rules find the user's explicit statements and the lessons of errors and tool results. Deriving
-    again writes nothing twice, and forgotten values are not learned again. On the store of a server, the server derives
-    with the rules, or with the model of amlog serve --model.
+    again writes nothing twice, and forgotten values are not learned again. A run is read from four messages on, and a
+    turn when it is finished. On the store of a server, the server derives with the rules, or with the model of
+    amlog serve --model.
 
     The exit status is 1 if a run could not be read to its end. Nothing is lost then, because the next derive reads the
     same events again.
 
     With --json: a list of objects with agent, run, status (ok, stopped or skipped), stop_reason, after, position,
-    error, model_calls, usage and outcomes. The events after the seq in after, up to position, were read. Each outcome
-    has action, scope, kind, key, reason, superseded, evidence and record.
+    error, model_calls, usage, waiting and outcomes. The events after the seq in after, up to position, were read.
+    waiting is the number of later events, which the next derive reads. Each outcome has action, scope, kind, key,
+    reason, superseded, evidence and record.
     """
     if not runs and not again:
         raise UsageProblem("give one or more RUNs, or --again for all runs that were read before")
@@ -128,6 +131,7 @@ def report_map(report: DeriveReport) -> dict[str, JsonValue]:
         "error": report.error,
         "model_calls": report.model_calls,
         "usage": dict(report.usage),
+        "waiting": report.waiting,
         "outcomes": [outcome_map(outcome) for outcome in report.outcomes],
     }
 
@@ -140,8 +144,9 @@ def write_report(output: Output, report: DeriveReport) -> None:
         result = f"stopped: {report.stop_reason}" + (f"   {report.error}" if report.error else "")
     elif report.status == "skipped":
         sign, result = ("- ", DIM), f"skipped: {report.stop_reason}"
-    elif report.position == report.after:
-        sign, result = (f"{output.tick} ", GOOD), "no new events to read"
+    elif report.position == report.after and not report.outcomes:
+        waiting = f"nothing to read until more messages arrive ({counted(report.waiting, 'event')})"
+        sign, result = (f"{output.tick} ", GOOD), waiting if report.waiting else "no new events to read"
     else:
         sign, result = (f"{output.tick} ", GOOD), outcomes_text(report.outcomes)
     read = f"   #{report.after + 1} to #{report.position}" if report.position > report.after else ""

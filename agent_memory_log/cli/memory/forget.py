@@ -42,7 +42,9 @@ def forget(
     everything: Annotated[bool, typer.Option("--all", help="Forget all memories of all given scopes.")] = False,
     evidence: Annotated[bool, option(Forget, "evidence", "--evidence")] = False,
     sweep: Annotated[bool, option(Forget, "sweep", "--sweep")] = False,
-    sweep_limit: Annotated[int, option(Forget, "sweep_limit", "--sweep-limit")] = default(Forget, "sweep_limit"),
+    sweep_limit: Annotated[int, option(Forget, "sweep_limit", "--sweep-limit", metavar="N")] = default(
+        Forget, "sweep_limit"
+    ),
     dry_run: Annotated[bool, option(Forget, "dry_run", "--dry-run")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -57,8 +59,9 @@ def forget(
     that are stored now in the runs that were read.
 
     With --json: an object with records, events (redacted events of the memory's own stream), evidence (redacted events
-    of runs), elsewhere and other_records. elsewhere lists events of linked runs that still contain the value, each with
-    name, agent, run, seq and item. other_records lists the ids of memories that still contain the value.
+    of runs), elsewhere, other_records and fallen. elsewhere lists events of linked runs that still contain the value,
+    each with name, agent, run, seq and item. other_records lists the ids of memories that still contain the value.
+    fallen lists the ids of other memories that came only from the redacted events.
     """
     if (record is None) != everything or (everything and kind is not None):
         raise UsageProblem("give either a RECORD, with --kind if several kinds have the key, or --all without --kind")
@@ -80,10 +83,13 @@ def forget(
         names = ", ".join(evidence_name(evidence) for evidence in report.elsewhere[:_MOST_NAMES])
         more = ", …" if len(report.elsewhere) > _MOST_NAMES else ""
         output.line(f"  events of linked runs that still contain the value ({len(report.elsewhere):,}): {names}{more}")
-    if report.other_records:
-        names = ", ".join(report.other_records[:_MOST_NAMES])
-        more = ", …" if len(report.other_records) > _MOST_NAMES else ""
-        output.line(f"  other memories that still contain the value ({len(report.other_records):,}): {names}{more}")
+    for records, clause in (
+        (report.other_records, "still contain the value"),
+        (report.fallen, "came only from these events, so they are forgotten too"),
+    ):
+        if records:
+            more = ", …" if len(records) > _MOST_NAMES else ""
+            output.line(f"  other memories that {clause} ({len(records):,}): {', '.join(records[:_MOST_NAMES])}{more}")
 
 
 _MOST_NAMES = 5

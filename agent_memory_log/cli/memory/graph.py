@@ -18,9 +18,9 @@ def graph(
     user: User = None,
     scopes: Scopes = None,
     store: StoreUrl = None,
-    format_: Annotated[Literal["graphml", "ntriples"], option(ExportGraph, "format", "--format")] = default(
-        ExportGraph, "format"
-    ),
+    format_: Annotated[
+        Literal["graphml", "ntriples"], option(ExportGraph, "format", "--format", metavar="FORMAT")
+    ] = default(ExportGraph, "format"),
     valid_at: ValidAt = None,
     as_of: AsOf = None,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agent_memory_log.cli.memory.options import Kind, Scopes, Tenant, User, open_memory, owner_text, principal_of
-from agent_memory_log.cli.memory.views import record_map, source_name, time_text, words, write_blocks
+from agent_memory_log.cli.memory.views import record_map, source_name, sure, time_text, words, write_blocks
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import Column, Output, note
 from agent_memory_log.memory import Principal, Version
@@ -69,7 +69,7 @@ def history(
             _minute(version.record.created),
             version.record.kind,
             words(version.record),
-            f"{version.record.confidence:.0%}",
+            sure(version.record),
             version.record.status,
             "" if version.closed_at is None else _minute(version.closed_at),
             version.reason,

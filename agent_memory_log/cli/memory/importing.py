@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from agent_memory_log.cli.memory.options import Scopes, Tenant, User, open_memory, principal_of
-from agent_memory_log.cli.memory.views import outcome_map, outcomes_text, write_outcomes
+from agent_memory_log.cli.memory.views import report_write
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
-from agent_memory_log.cli.output import BAD, GOOD, Output
 from agent_memory_log.memory import Principal, WriteReport
 
 
@@ -36,19 +35,7 @@ def import_records(
     """
     principal = principal_of(tenant, user, scopes)
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    report = run_async(_import(store, principal, data))
-    output = Output()
-    if as_json:
-        outcomes = [outcome_map(outcome) for outcome in report.outcomes]
-        output.json({"status": report.status, "stop_reason": report.stop_reason, "outcomes": outcomes})
-    elif report.status == "stopped":
-        output.line((f"{output.cross} ", BAD), f"stopped: {report.stop_reason}")
-    else:
-        output.line((f"{output.tick} ", GOOD), outcomes_text(report.outcomes))
-        write_outcomes(output, report.outcomes)
-    output.flush()
-    if report.status == "stopped":
-        raise typer.Exit(1)
+    report_write(run_async(_import(store, principal, data)), as_json=as_json)
 
 
 async def _import(url: str | None, principal: Principal, data: bytes) -> WriteReport:

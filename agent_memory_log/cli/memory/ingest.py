@@ -17,7 +17,7 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, is_of_server, open_or
 from agent_memory_log.cli.output import Output
 from agent_memory_log.memory import DeriveReport, Extractor, MemoryClient, Principal, ServesMemory
 from agent_memory_log.memory.operations import Ingest
-from agent_memory_log.memory.records.messages import Turn
+from agent_memory_log.memory.records.messages import ConversationTurn
 
 
 def ingest(
@@ -41,8 +41,8 @@ def ingest(
     """Store the turns of a conversation as a run, and learn memories from it.
 
     Each line of the file is a turn: {"role": "user", "text": "Call me Kim"}. The role is user or assistant. A turn that
-    is stored already is not stored again, so the whole conversation can be given each time. The store is created if it
-    does not exist. On the store of a server, the server learns.
+    is stored already is not stored again, so the whole conversation can be given each time. A short conversation is
+    read too. The store is created if it does not exist. On the store of a server, the server learns.
 
     With --json: an object with the keys of amlog memory derive.
     """
@@ -62,13 +62,13 @@ def ingest(
         raise typer.Exit(1)
 
 
-def _turns(data: bytes, name: str) -> tuple[Turn, ...]:
+def _turns(data: bytes, name: str) -> tuple[ConversationTurn, ...]:
     """Return the turns of a file. Raises ``CommandFailed`` with the number of a line that is no turn."""
-    turns: list[Turn] = []
+    turns: list[ConversationTurn] = []
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
             try:
-                turns.append(msgspec.json.decode(line, type=Turn))
+                turns.append(msgspec.json.decode(line, type=ConversationTurn))
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 raise CommandFailed(f"{name}, line {number}: {error}; nothing was stored") from error
     return tuple(turns)

@@ -14,7 +14,7 @@ from agent_memory_log.cli.output import GOOD, Column, Output, progress
 from agent_memory_log.memory import MaintainReport, Principal, Upkeep
 from agent_memory_log.memory.operations import Maintain
 
-_COLUMNS = (Column("change"), Column("kind"), Column("key"), Column("why"), Column("id"))
+_COLUMNS = (Column("change"), Column("kind"), Column("key"), Column("why"), Column("id", unbroken=True))
 
 _PARTS = 20
 """The number of calls that carry out one round, so that the bar moves."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from agent_memory_log.cli.memory.finding import existing
 from agent_memory_log.cli.memory.options import Kind, RecordName, Scopes, Tenant, User, open_memory, principal_of
-from agent_memory_log.cli.memory.views import evidence_name, name_of, record_map, stars, time_text, words
+from agent_memory_log.cli.memory.views import evidence_name, name_of, record_map, stars, sure, time_text, words
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import DIM, Output
 from agent_memory_log.memory import Principal, Record
@@ -36,8 +36,8 @@ def show(
     write_heading(output, memory)
     source = memory.source
     rows = {
-        "confidence": f"{memory.confidence:.1%}",
-        "importance": f"{stars(output, memory)}  {memory.importance:g}",
+        "confidence": sure(memory) and f"{memory.confidence:.1%}",
+        "importance": stars(output, memory) and f"{stars(output, memory)}  {memory.importance:g}",
         "source": f"{source.kind} {source.id}".rstrip() + f"  reliability {source.reliability:g}",
         "evidence": ", ".join(evidence_name(evidence) for evidence in memory.evidence),
         "entities": ", ".join(memory.entities),
@@ -50,7 +50,7 @@ def show(
     }
     for title, text in rows.items():
         if text:
-            output.hanging([(f"  {title:<10} ", DIM)], text)
+            output.line((f"  {title:<10} ", DIM), text)
 
 
 def write_heading(output: Output, record: Record) -> None:

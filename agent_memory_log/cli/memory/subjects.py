@@ -11,7 +11,7 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_as
 from agent_memory_log.cli.output import NAME, Column, Output, note
 from agent_memory_log.memory import MemoryClient, SubjectId
 
-_COLUMNS = (Column("tenant"), Column("scope"), Column("id", NAME))
+_COLUMNS = (Column("tenant", unbroken=True), Column("scope", unbroken=True), Column("id", NAME, unbroken=True))
 
 
 def subjects(

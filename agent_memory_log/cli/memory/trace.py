@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from agent_memory_log.cli.memory.finding import existing
-from agent_memory_log.cli.memory.graph_views import AsOf, ValidAt, moments
+from agent_memory_log.cli.memory.graph_views import AsOf, moments
 from agent_memory_log.cli.memory.options import Kind, RecordName, Scopes, Tenant, User, open_memory, principal_of
 from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import record_map, words
@@ -24,7 +24,7 @@ def trace(
     store: StoreUrl = None,
     kind: Kind = None,
     depth: Annotated[int, option(Trace, "depth", "--depth", metavar="N")] = default(Trace, "depth"),
-    valid_at: ValidAt = None,
+    valid_at: Annotated[str | None, option(Trace, "valid_at", "--valid-at", metavar="TIME")] = None,
     as_of: AsOf = None,
     as_json: AsJson = False,
 ) -> None:

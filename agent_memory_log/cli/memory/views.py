@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from typing import cast
 
 import msgspec
+import typer
 
 from agent_memory_log.cli.output import BAD, DIM, GOOD, NAME, WARN, Column, Output, Segment
 from agent_memory_log.cli.run_names import run_name
 from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.events.event import format_timestamp
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.memory import Episode, Evidence, Outcome, Record
+from agent_memory_log.memory import Consent, Episode, Evidence, Outcome, Record, WriteReport
 from agent_memory_log.memory.records.record import ENVELOPE_FIELDS
 from agent_memory_log.wording import counted
 
@@ -124,9 +125,16 @@ def outcome_map(outcome: Outcome) -> dict[str, JsonValue]:
 
 
 def stars(output: Output, record: Record) -> str:
-    """Return the importance as a row of filled and empty stars."""
+    """Return the importance as a row of filled and empty stars. A consent has none."""
+    if isinstance(record.data, Consent):
+        return ""
     full, empty = ("★", "☆") if output.unicode else ("*", ".")
     return full * record.stars + empty * (_MOST_STARS - record.stars)
+
+
+def sure(record: Record) -> str:
+    """Return the confidence as a percentage. A consent has none."""
+    return "" if isinstance(record.data, Consent) else f"{record.confidence:.0%}"
 
 
 def words(record: Record) -> str:
@@ -149,7 +157,7 @@ def write_records(output: Output, records: Sequence[Record]) -> None:
     rows: list[list[str]] = []
     for record in records:
         row = [record.scope] if scoped else []
-        row += [record.kind, name_of(record), words(record), f"{record.confidence:.0%}", stars(output, record)]
+        row += [record.kind, name_of(record), words(record), sure(record), stars(output, record)]
         left = record.ttl_left_days(now)
         rows.append([*row, "-" if left is None else f"{left:,}", source_name(record)])
     output.table((_SCOPE, *_COLUMNS) if scoped else _COLUMNS, rows)
@@ -164,10 +172,11 @@ def write_blocks(output: Output, records: Sequence[Record], remarks: Sequence[st
     width = min(_WIDEST_NAME, max(widths, default=0))
     for at, record in enumerate(records):
         name = one_line(name_of(record)) + " " * (width - widths[at])
-        output.hanging([(stars(output, record), WARN), "  ", (name, NAME), "  "], words(record))
+        output.hanging([(f"{stars(output, record):<{_MOST_STARS}}", WARN), "  ", (name, NAME), "  "], words(record))
         left = record.ttl_left_days(now)
         details: list[Segment | str] = [" " * (_MOST_STARS + 2), (record.kind, DIM)]
-        details.append((f", {record.confidence:.0%} sure", WARN if record.confidence < _UNSURE else DIM))
+        if sure(record):
+            details.append((f", {sure(record)} sure", WARN if record.confidence < _UNSURE else DIM))
         if left is not None and record.status == "active":
             details.append((f", {left:,} days left", WARN if left <= _SOON_DAYS else DIM))
         if scoped:
@@ -194,6 +203,22 @@ def outcomes_text(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         counts[outcome.action] = counts.get(outcome.action, 0) + 1
     return ", ".join(f"{count:,} {action}" for action, count in counts.items()) or "nothing to remember"
+
+
+def report_write(report: WriteReport, *, as_json: bool) -> None:
+    """Write the result of a write. Raises ``typer.Exit`` if the write was stopped."""
+    output = Output()
+    if as_json:
+        outcomes = [outcome_map(outcome) for outcome in report.outcomes]
+        output.json({"status": report.status, "stop_reason": report.stop_reason, "outcomes": outcomes})
+    elif report.status == "stopped":
+        output.line((f"{output.cross} ", BAD), f"stopped: {report.stop_reason}")
+    else:
+        output.line((f"{output.tick} ", GOOD), outcomes_text(report.outcomes))
+        write_outcomes(output, report.outcomes)
+    output.flush()
+    if report.status == "stopped":
+        raise typer.Exit(1)
 
 
 def memories(count: int) -> str:

@@ -240,7 +240,7 @@ def read(text: str) -> list[tuple[str, str]]:
         ("J'ai arrêté de fumer.", ("quit_fumer", "fumer")),
         ("En tant que développeur, que me conseilles-tu ?", ("job", "développeur")),
         ("J'adore la randonnée.", ("likes_randonnée", "la randonnée")),
-        ("J'ai un chat qui s'appelle Félix.", ("pets_chat_qui_s'appelle_félix", "un chat qui s'appelle Félix")),
+        ("J'ai un chat qui s'appelle Félix.", ("pets_chat_qui_s_appelle_félix", "un chat qui s'appelle Félix")),
         ("i live in california.", ("home", "california")),
         ("i'm from new york.", ("origin", "new york")),
         ("i have blue eyes.", ("hair_and_eyes", "blue eyes")),
@@ -283,10 +283,60 @@ def read(text: str) -> list[tuple[str, str]]:
         ("i have a twin sister.", ("sister", "a twin sister")),
         ("i have been married for 10 years.", ("marital_status", "married")),
         ("my brother lives in canada.", ("brother_is", "lives in canada")),
+        ("hmm actually I'm allergic to nuts", ("allergy_nuts", "nuts")),
+        ("My address is 14 Main Street, Leeds", ("address", "14 Main Street, Leeds")),
+        ("You can reach me on 07700 900456.", ("phone", "07700 900456")),
+        ("my budget is 80 euros", ("budget", "80 euros")),
+        ("Mi dirección es calle Olmo 14, Sevilla.", ("address", "calle Olmo 14, Sevilla")),
+        ("Ich schreibe lieber auf Deutsch", ("language", "german")),
+        ("You are a star. My email is x@y.z", ("email", "x@y.z")),
+        ("And can you please keep your answers short, I read on the bus", ("answer_length", "short")),
+        ("no deliveries before 2pm please", ("no_deliveries_before_2pm_please", "no deliveries before 2pm please")),
+        ("my husband Piotr says it's the charger lol", ("husband_name", "Piotr")),
     ],
 )
 def test_attributes_of_the_user_are_read(text: str, expected: tuple[str, str]) -> None:
     assert expected in read(text)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "text", "expected"),
+    [
+        ("I'm a vegetarian.", "I'm not a vegetarian any more", ("diet", "I'm not a vegetarian")),
+        ("I don't eat meat.", "I do not eat meat any more", ("avoids_meat", "meat")),
+        ("I'm allergic to eggs.", "I'm no longer allergic to eggs", ("allergy_eggs", "I'm no longer allergic to eggs")),
+        ("I'm allergic to eggs.", "I'm not allergic to eggs", ("allergy_eggs", "I'm not allergic to eggs")),
+        ("I like coffee.", "I don't like coffee anymore, so skip it", ("likes_coffee", "don't like coffee")),
+        ("I'm married.", "I'm not married any longer", ("marital_status", "I'm not married")),
+        ("Ich bin Vegetarierin.", "Ich bin keine Vegetarierin mehr.", ("diet", "keine Vegetarierin mehr")),
+        ("Ich mag Kaffee.", "Ich mag Kaffee nicht mehr.", ("likes_kaffee", "mag Kaffee nicht mehr")),
+        ("Soy vegana.", "Ya no soy vegana.", ("diet", "Ya no soy vegana")),
+        ("Me gusta el café.", "Ya no me gusta el café.", ("likes_café", "Ya no me gusta el café")),
+        ("Je suis végétarien.", "Je ne suis plus végétarien.", ("diet", "Je ne suis plus végétarien")),
+        ("J'aime le café.", "Je n'aime plus le café.", ("likes_café", "Je n'aime plus le café")),
+    ],
+)
+def test_an_attribute_that_has_ended_replaces_the_value_that_held(
+    earlier: str, text: str, expected: tuple[str, str]
+) -> None:
+    assert [key for key, _ in read(earlier)] == [expected[0]]
+    assert read(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Write to me by email, never call, I can't pick up at work.",
+        "I can't drive any more.",
+        "J'ai un chat qui s'appelle Félix.",
+    ],
+)
+def test_a_key_can_be_typed(text: str) -> None:
+    keys = [key for key, _ in read(text)]
+    assert keys
+    for key in keys:
+        assert "'" not in key
+        assert key.count("_") < 10
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,8 @@ class _Names:
         language = self._language
         if token.kind != "word" or not token.is_capital or token.folded in language.ordinary:
             return False
+        if token.gap.rstrip().endswith(":") and token.folded in language.openers:  # "rule: Run the linter"
+            return False
         return token.is_odd or token.folded not in language.function_words
 
     def _end_of_run(self, begin: int) -> int:

@@ -11,8 +11,10 @@ from agent_memory_log.memory.extraction.phrases import WORDS, Phrases
 from agent_memory_log.memory.records.kinds import Fact, Preference
 
 _MAX_KEY_WORDS = 16
+_MAX_STATED_WORDS = 10
 _MAX_CONTRAST_WORDS = 3
-_WORD = re.compile(r"\w+(?:['\u2019.+#/-]\w+)*[+#]*")
+_WORD = re.compile(r"\w+(?:[.+#/-]\w+)*[+#]*")
+_ENDING = re.compile(r"['\u2019](?=(?:[dmst]|ll|re|ve)\b)")
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -29,7 +31,7 @@ def keyed(first: str, words: list[str], value: str, confidence: float) -> Statem
     """
     if not words:
         return None
-    return Statement(Preference("_".join([first, *words] if first else words), value), confidence)
+    return Statement(Preference(_joined([first, *words] if first else words), value), confidence)
 
 
 _PLACE = re.compile(r"\b(?:of|from|at|with|by|via)\s+(?=[^\W\d_a-zß-öø-ÿ])")
@@ -40,7 +42,7 @@ def key_words(text: str) -> list[str]:
     place = _PLACE.search(text)
     if place is not None:
         text = text[: place.end()]
-    return [word for word in _WORD.findall(text.casefold()) if word not in WORDS["fillers"]][:_MAX_KEY_WORDS]
+    return _words(text)[:_MAX_KEY_WORDS]
 
 
 def whole_key(text: str) -> str:
@@ -49,12 +51,22 @@ def whole_key(text: str) -> str:
     Two different texts have two keys. The words that say only that an order holds, such as ``always``, are left out at
     the beginning, so ``never use tabs`` supersedes ``always use tabs``.
     """
-    words = [word for word in _WORD.findall(text.casefold()) if word not in WORDS["fillers"]]
+    words = _words(text)
     while len(words) > 1 and words[0] in WORDS["order_fillers"]:
         del words[0]
-    if len(words) > _MAX_KEY_WORDS:
+    return _joined(words)
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text without an apostrophe, so that a person can type the key: ``cant`` for ``can't``."""
+    return [word for word in _WORD.findall(_ENDING.sub("", text.casefold())) if word not in WORDS["fillers"]]
+
+
+def _joined(words: list[str]) -> str:
+    """Return a key of the words, with a digest in place of the last words if there are many."""
+    if len(words) > _MAX_STATED_WORDS:
         digest = hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:8]
-        words = [*words[: _MAX_KEY_WORDS - 1], digest]
+        words = [*words[: _MAX_STATED_WORDS - 1], digest]
     return "_".join(words)
 
 
@@ -71,7 +83,7 @@ def category(phrases: Phrases, value: str) -> list[str]:
 
 def _head(text: str, *, head_first: bool) -> list[str]:
     """Return the category of a value as key words: ``seat`` for ``window seats``, so that another seat replaces it."""
-    words = _WORD.findall(text.casefold())
+    words = _WORD.findall(_ENDING.sub("", text.casefold()))
     if words[:1] == ["to"] or words[:2] == ["not", "to"]:
         return key_words(" ".join(words[1 + (words[0] == "not") :]))[:3]
     phrase: list[str] = []

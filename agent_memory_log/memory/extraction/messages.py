@@ -15,9 +15,10 @@ _MESSAGES = frozenset({EventType.USER_MESSAGE, EventType.ASSISTANT_MESSAGE, Even
 def has_too_few_messages(new: RunSlice, least: int = MIN_MESSAGES) -> bool:
     """Return whether a run has fewer than ``least`` messages: those of user and assistant, tool calls and results.
 
-    Returns False for a run that was read before, because it had enough messages then.
+    Returns False for a run that was read before, because it had enough messages then, and for one that is read even
+    if it is short.
     """
-    if new.after:
+    if new.after or new.short_too:
         return False
     count = 0
     for event in new.events:

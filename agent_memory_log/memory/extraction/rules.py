@@ -50,7 +50,8 @@ class RuleExtractor:
     - preferences and facts that the user states explicitly, in English, German, Spanish and French: ``I
       prefer …``, ``always …``, ``never …``, ``use X instead of Y``, ``call me …``, ``my name is …``, ``I live in …``,
       ``please answer in …``, ``my user id is …``; and attributes: diet, allergies, work, family, pets,
-      favourites, likes and dislikes, languages, birthday, the length of answers, the use of emojis. Where no attribute
+      favourites, likes and dislikes, languages, birthday, address, phone number, budget, the length of answers, the
+      use of emojis. An attribute that has ended keeps its key: its new value says so. Where no attribute
       fits, it keeps a whole clause such as ``live in a terraced house``;
     - episodes: ``error``, a failed tool call and the call that fixed it; ``task_result``, work that changed something
       and that the user acknowledged; ``user_feedback``, the user's opinion that something was right or wrong.

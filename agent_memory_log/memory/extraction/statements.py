@@ -23,10 +23,8 @@ from agent_memory_log.memory.extraction.phrases import (
     has_hint,
     plain_form,
 )
+from agent_memory_log.memory.extraction.sentences import hide, readable, sentences
 from agent_memory_log.memory.records.kinds import Fact, Preference
-
-MAX_TEXT = 4000
-"""The number of characters of a message that are read. Longer texts are usually pasted."""
 
 _NEAR = 300
 """The number of characters before a pronoun in which the relative is searched for that it stands for."""
@@ -52,20 +50,8 @@ _EVENT = "event"
 _ABOUT_USER = (_CLAUSE, "fact:", "preference:likes", "preference:dislikes")
 """The beginnings of the topics whose values describe the user, and not the task."""
 
-_FENCE = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
-_QUOTED_LINE = re.compile(r"^(?:[ \t]*[>|]|\t| {4}).*$", re.MULTILINE)
-_LINE_MARKS = frozenset(" \t>|")  # the first character of a quoted line
-_QUOTES = re.compile(
-    r"\"[^\"\n]{0,600}\"|“[^”\n]{0,600}”|„[^“”\n]{0,600}[“”]|«[^»\n]{0,600}»|`[^`\n]{0,600}`|(?<!\w)'[^'\n]{0,600}'(?!\w)"
-)
-_SENTENCE = re.compile(
-    r"\n+|\s(?=¿)|(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[DMS]r\.)(?<!\bMrs\.)(?<!\b[Ss]t\.)\s+"
-    r"(?!(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
-)
-_GAP = re.compile(r"([^\S\n]{8})[^\S\n]+")
 _LIST_MARK = re.compile(r"\s{0,8}(?:[-*•]|\d{1,2}[.)])\s+")
 _COMMAS = (", ", "; ", " \u2013 ", " \u2014 ", " - ")
-_HIDDEN = "\0"
 _CAPITALS = re.compile(r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*(?:\s+(?:(?:de|da|di|del|la|le|van|von|der|den|am|an)\s+){0,2}"
                        r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*){0,3}")  # fmt: skip
 
@@ -83,22 +69,13 @@ def read_statements(text: str) -> tuple[Statement, ...]:
     return tuple(_read(text, tuple(language.phrases for language in ALL if has_hint(language.hints, plain))))
 
 
-def readable(text: str) -> str:
-    """Return the first ``MAX_TEXT`` characters of a message, with plain apostrophes and with long gaps shortened.
-
-    A gap is white space inside a line. The patterns try every position of a gap, so a long gap would cost quadratic
-    time.
-    """
-    return _GAP.sub(r"\1", text[:MAX_TEXT]).replace("\u2019", "'")
-
-
 def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
-    hidden = _hide(text)
+    hidden = hide(text)
     if any(phrases.withdrawn.search(hidden) for phrases in languages):
         return
     languages = tuple(phrases.of_message(hidden) for phrases in languages)
     before = 0
-    for start, end in _sentences(hidden):
+    for start, end in sentences(hidden):
         earlier = hidden[max(0, start - _NEAR) : start]
         plain_sentence = plain_form(hidden[start:end])
         for phrases in languages:
@@ -180,24 +157,6 @@ def _before_question(phrases: Phrases, sentence: str) -> int:
         return question.start()
     comma = max(map(sentence.rfind, _COMMAS))
     return comma if comma > 0 and len(sentence[comma + 1 :].split()) > _MAX_TAG_WORDS else 0
-
-
-def _hide(text: str) -> str:
-    """Hide quotes, code and quoted lines. Every other character keeps its position."""
-    if "\n" in text or text[:1] in _LINE_MARKS or "```" in text or "~~~" in text:
-        for rule in (_FENCE, _QUOTED_LINE):
-            text = rule.sub(lambda match: "\n" * len(match.group()), text)
-    return _QUOTES.sub(lambda match: match.group()[0] + _HIDDEN * (len(match.group()) - 2) + match.group()[-1], text)
-
-
-def _sentences(text: str) -> Iterator[tuple[int, int]]:
-    start = 0
-    for gap in _SENTENCE.finditer(text):
-        if gap.start() > start:
-            yield start, gap.start()
-        start = gap.end()
-    if start < len(text):
-        yield start, len(text)
 
 
 def _read_sentence(phrases: Phrases, sentence: str, hidden: str, begin: int = 0) -> Iterator[Statement]:
@@ -288,7 +247,9 @@ def _mentions(phrases: Phrases, sentence: str, hidden: str, stated: list[str]) -
         value = _bare(sentence[slice(*mention.span())])
         is_stated = any(value in text or value.endswith(text) for text in stated)
         if not is_stated and not phrases.reported.search(hidden[: mention.start()]):
-            yield Statement(Fact(whole_key(value), value), _WEAK)
+            relative = mention.groupdict().get("other")
+            name = sentence[slice(*mention.span("value"))] if relative else value
+            yield Statement(Fact(f"{whole_key(relative)}_name" if relative else whole_key(value), name), _WEAK)
 
 
 def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
@@ -307,8 +268,13 @@ def _clause(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str)
     return Statement(Fact(key, value), _WEAK) if key else None
 
 
-_WHOLE = {_CLAUSE: _clause, _EVENT: _clause}
-"""Reads the topics whose value is more than the value of an attribute."""
+def _exact(_phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement:
+    """Return a fact whose whole value is what the pattern matched, such as a phone number."""
+    return Statement(Fact(topic, _bare(sentence[slice(*match.span("value"))]).rstrip("-")), _SURE)
+
+
+_WHOLE = {_CLAUSE: _clause, _EVENT: _clause} | dict.fromkeys(("user_id", "email", "address", "phone"), _exact)
+"""Reads the topics whose value is not cut like the value of an attribute."""
 
 
 def _attribute(phrases: Phrases, topic: Topic, value: str, other: str, *, is_lower: bool) -> Statement | None:
@@ -340,8 +306,6 @@ def _personal(phrases: Phrases, topic: Topic, value: str, other: str, *, is_lowe
     if topic == "language":
         language = LANGUAGES.get(value.casefold())
         return None if language is None else Statement(Preference("language", language), _SURE)
-    if topic in {"user_id", "email"}:
-        return Statement(Fact(topic, value.rstrip(".-")), _SURE)
     name = _place_name(value, is_lower=is_lower) if topic == "home" else _name(value)
     if not name:
         return None

@@ -26,7 +26,7 @@ from agent_memory_log.memory.records.kinds import (
     UnknownKind,
     register_kind,
 )
-from agent_memory_log.memory.records.messages import RunMessage
+from agent_memory_log.memory.records.messages import ConversationTurn, RunMessage
 from agent_memory_log.memory.records.plans import Plan
 from agent_memory_log.memory.records.principals import Principal, SubjectId, stream_of, subject_of
 from agent_memory_log.memory.records.protocols import (
@@ -79,6 +79,7 @@ __all__ = [
     "ClientSettings",
     "ConflictPair",
     "Consent",
+    "ConversationTurn",
     "DeriveReport",
     "Edge",
     "Episode",

@@ -12,7 +12,7 @@ from agent_memory_log.memory.operations import KINDS, SWEEP_LIMIT
 from agent_memory_log.memory.records.arguments import Operation, Result, several
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Preference, RecordData
-from agent_memory_log.memory.records.messages import Turn
+from agent_memory_log.memory.records.messages import ConversationTurn
 from agent_memory_log.memory.records.protocols import Extractor, Origin
 from agent_memory_log.memory.records.quotas import LimitUse
 from agent_memory_log.memory.records.record import (
@@ -425,7 +425,7 @@ class MemoryCalls(ABC):
         messages. Then ``matched_by`` has ``shared_words``, and ``note`` gives the reason.
 
         Args:
-            query: The question or words to search for.
+            query: The question or words to search for. The first 20,000 characters are read.
             top_k: The most hits. Default: 4, or 50 if every instance is asked for.
             kinds: Record kinds and ``message``. None: all.
             scopes: The scopes. Default: all that execution allows.
@@ -470,7 +470,7 @@ class MemoryCalls(ABC):
         its quotation. ``recorder.inject`` logs the result.
 
         Args:
-            query: The question that the model will answer.
+            query: The question that the model will answer. The first 20,000 characters are read.
             max_tokens: The most tokens that the text may have.
             scopes: The scopes. Default: all that execution allows.
             vectors: The query's vectors, if the caller embedded it.
@@ -566,7 +566,7 @@ class MemoryCalls(ABC):
             id: The id of the record.
             depth: The most edges from the start.
             limit: Return at most this many nodes.
-            valid_at: Only what held at this time. Default: see the call.
+            valid_at: Only records that held at this time. Default: all.
             as_of: As memory was at this time. Default: now.
             scopes: The scopes. Default: all that execution allows.
         """
@@ -599,7 +599,7 @@ class MemoryCalls(ABC):
             id: The id of the record.
             depth: The most edges from the start.
             limit: Return at most this many nodes.
-            valid_at: Only what held at this time. Default: see the call.
+            valid_at: Only records that held at this time. Default: all.
             as_of: As memory was at this time. Default: now.
             scopes: The scopes. Default: all that execution allows.
         """
@@ -633,7 +633,7 @@ class MemoryCalls(ABC):
             node: The name of an entity, such as ``Ana Ruiz``, or the id of a record.
             depth: The most edges from the start.
             limit: Return at most this many nodes.
-            valid_at: Only what held at this time. Default: see the call.
+            valid_at: Only records that held at this time. Default: active ones.
             as_of: As memory was at this time. Default: now.
             scopes: The scopes. Default: all that execution allows.
         """
@@ -668,7 +668,7 @@ class MemoryCalls(ABC):
             target: The name of an entity, such as ``Ana Ruiz``, or the id of a record.
             depth: The most edges from the start.
             limit: Return at most this many paths.
-            valid_at: Only what held at this time. Default: see the call.
+            valid_at: Only records that held at this time. Default: active ones.
             as_of: As memory was at this time. Default: now.
             scopes: The scopes. Default: all that execution allows.
         """
@@ -692,13 +692,13 @@ class MemoryCalls(ABC):
         as_of: datetime | None = None,
         scopes: Iterable[str] | None = None,
     ) -> bytes:
-        """Return the whole graph as GraphML, or as the N-Triples of RDF.
+        """Return the whole graph as GraphML, or as the N-Triples of RDF: the bytes of a file in UTF-8.
 
         ``valid_at`` and ``as_of`` have the meaning that they have for ``neighbours``.
 
         Args:
             format: ``graphml`` or ``ntriples``.
-            valid_at: Only what held at this time. Default: see the call.
+            valid_at: Only records that held at this time. Default: active ones.
             as_of: As memory was at this time. Default: now.
             scopes: The scopes. Default: all that execution allows.
         """
@@ -708,12 +708,14 @@ class MemoryCalls(ABC):
             )
         )
 
-    async def ingest(self, turns: Iterable[Turn], source_id: str, *, first_turn: int = 0) -> DeriveReport:
+    async def ingest(self, turns: Iterable[ConversationTurn], source_id: str, *, first_turn: int = 0) -> DeriveReport:
         """Store the turns of a conversation as a run, and learn from them.
 
         The run belongs to the principal, and ``source_id`` names it. A turn that is stored already is not stored
         again, so the same call can be repeated, and a later call can pass the whole conversation with new turns at
         its end.
+
+        A short conversation is read too, although ``derive`` waits for four messages.
 
         Args:
             turns: The turns, in the order in which they were said.
@@ -820,7 +822,7 @@ class MemoryCalls(ABC):
         )
 
     async def resolve(
-        self, id: str, other: str, *, keep: Literal["first", "second", "both", "merged"] = "first", text: str = ""
+        self, id: str, other: str, *, keep: Literal["first", "second", "both", "merged"], text: str = ""
     ) -> ConflictPair:
         """End a conflict: keep one record and archive the other, keep both, or replace both by one record.
 

@@ -234,6 +234,11 @@ class MemoryClient(MemoryCalls):
             raise InvalidArgument(f"expected a Principal, got {describe(principal)}")
         return Memory(self._store, principal, self._context_of(principal))
 
+    @property
+    def extractor(self) -> Extractor | None:
+        """The extractor that finds memories in the events of runs, or None."""
+        return self._hooks.extractor
+
     async def execute(self, operation: Operation[Result]) -> Result:
         """Carry out an operation for the client's principal, as the method with its name does.
 

@@ -27,7 +27,7 @@ from agent_memory_log.memory.policy.secrets import stop_secrets
 from agent_memory_log.memory.records.arguments import Operation, Result, several
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Preference, RecordData
-from agent_memory_log.memory.records.messages import Turn
+from agent_memory_log.memory.records.messages import ConversationTurn
 from agent_memory_log.memory.records.principals import Principal, SubjectId
 from agent_memory_log.memory.records.protocols import (
     Clock,
@@ -457,7 +457,7 @@ class SyncMemoryCalls(ABC):
         messages. Then ``matched_by`` has ``shared_words``, and ``note`` gives the reason.
 
         Args:
-            query: The question or words to search for.
+            query: The question or words to search for. The first 20,000 characters are read.
             top_k: The most hits. Default: 4, or 50 if every instance is asked for.
             kinds: Record kinds and ``message``. None: all.
             scopes: The scopes. Default: all that execution allows.
@@ -502,7 +502,7 @@ class SyncMemoryCalls(ABC):
         its quotation. ``recorder.inject`` logs the result.
 
         Args:
-            query: The question that the model will answer.
+            query: The question that the model will answer. The first 20,000 characters are read.
             max_tokens: The most tokens that the text may have.
             scopes: The scopes. Default: all that execution allows.
             vectors: The query's vectors, if the caller embedded it.
@@ -598,7 +598,7 @@ class SyncMemoryCalls(ABC):
             id: The id of the record.
             depth: The most edges from the start.
             limit: Return at most this many nodes.
-            valid_at: Only what held at this time. Default: see the call.
+            valid_at: Only records that held at this time. Default: all.
             as_of: As memory was at this time. Default: now.
             scopes: The scopes. Default: all that execution allows.
         """
@@ -631,7 +631,7 @@ class SyncMemoryCalls(ABC):
             id: The id of the record.
             depth: The most edges from the start.
             limit: Return at most this many nodes.
-            valid_at: Only what held at this time. Default: see the call.
+            valid_at: Only records that held at this time. Default: all.
             as_of: As memory was at this time. Default: now.
             scopes: The scopes. Default: all that execution allows.
         """
@@ -665,7 +665,7 @@ class SyncMemoryCalls(ABC):
             node: The name of an entity, such as ``Ana Ruiz``, or the id of a record.
             depth: The most edges from the start.
             limit: Return at most this many nodes.
-            valid_at: Only what held at this time. Default: see the call.
+            valid_at: Only records that held at this time. Default: active ones.
             as_of: As memory was at this time. Default: now.
             scopes: The scopes. Default: all that execution allows.
         """
@@ -700,7 +700,7 @@ class SyncMemoryCalls(ABC):
             target: The name of an entity, such as ``Ana Ruiz``, or the id of a record.
             depth: The most edges from the start.
             limit: Return at most this many paths.
-            valid_at: Only what held at this time. Default: see the call.
+            valid_at: Only records that held at this time. Default: active ones.
             as_of: As memory was at this time. Default: now.
             scopes: The scopes. Default: all that execution allows.
         """
@@ -724,13 +724,13 @@ class SyncMemoryCalls(ABC):
         as_of: datetime | None = None,
         scopes: Iterable[str] | None = None,
     ) -> bytes:
-        """Return the whole graph as GraphML, or as the N-Triples of RDF.
+        """Return the whole graph as GraphML, or as the N-Triples of RDF: the bytes of a file in UTF-8.
 
         ``valid_at`` and ``as_of`` have the meaning that they have for ``neighbours``.
 
         Args:
             format: ``graphml`` or ``ntriples``.
-            valid_at: Only what held at this time. Default: see the call.
+            valid_at: Only records that held at this time. Default: active ones.
             as_of: As memory was at this time. Default: now.
             scopes: The scopes. Default: all that execution allows.
         """
@@ -740,12 +740,14 @@ class SyncMemoryCalls(ABC):
             )
         )
 
-    def ingest(self, turns: Iterable[Turn], source_id: str, *, first_turn: int = 0) -> DeriveReport:
-        """SyncStore the turns of a conversation as a run, and learn from them.
+    def ingest(self, turns: Iterable[ConversationTurn], source_id: str, *, first_turn: int = 0) -> DeriveReport:
+        """Store the turns of a conversation as a run, and learn from them.
 
         The run belongs to the principal, and ``source_id`` names it. A turn that is stored already is not stored
         again, so the same call can be repeated, and a later call can pass the whole conversation with new turns at
         its end.
+
+        A short conversation is read too, although ``derive`` waits for four messages.
 
         Args:
             turns: The turns, in the order in which they were said.
@@ -852,7 +854,7 @@ class SyncMemoryCalls(ABC):
         )
 
     def resolve(
-        self, id: str, other: str, *, keep: Literal["first", "second", "both", "merged"] = "first", text: str = ""
+        self, id: str, other: str, *, keep: Literal["first", "second", "both", "merged"], text: str = ""
     ) -> ConflictPair:
         """End a conflict: keep one record and archive the other, keep both, or replace both by one record.
 
@@ -959,7 +961,7 @@ class SyncMemoryCalls(ABC):
     ) -> tuple[TextToEmbed, ...]:
         """Return texts of records and of messages in linked runs that have no vectors of a model yet.
 
-        A result has at most about a million characters, or one text. SyncStore the vectors and call again for more
+        A result has at most about a million characters, or one text. Store the vectors and call again for more
         texts.
 
         Args:
@@ -978,7 +980,7 @@ class SyncMemoryCalls(ABC):
         )
 
     def store_vectors(self, model: str, dimension: int, vectors: Iterable[TextVectors]) -> VectorsReport:
-        """SyncStore the vectors of texts, so that search compares them with the vectors of a query.
+        """Store the vectors of texts, so that search compares them with the vectors of a query.
 
         A text that is unknown, was forgotten or changed, or has vectors already, is left out.
 
@@ -1252,6 +1254,11 @@ class SyncMemoryClient(SyncMemoryCalls):
         if not isinstance(principal, Principal):
             raise InvalidArgument(f"expected a Principal, got {describe(principal)}")
         return SyncMemory(self._store, principal, self._context_of(principal))
+
+    @property
+    def extractor(self) -> Extractor | None:
+        """The extractor that finds memories in the events of runs, or None."""
+        return self._hooks.extractor
 
     def execute(self, operation: Operation[Result]) -> Result:
         """Carry out an operation for the client's principal, as the method with its name does.

@@ -19,7 +19,7 @@ from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.memory.sync import SyncMemoryCalls
 from agent_memory_log.recall import Embeddings
 from agent_memory_log.service.callers import OneCaller
-from agent_memory_log.service.grants import RIGHTS, Grant, check_access
+from agent_memory_log.service.grants import RIGHTS, Grant, check_access, visible_result
 from agent_memory_log.service.problems import error_of, problem_of
 from agent_memory_log.service.table import NAMES, OPERATIONS
 from agent_memory_log.service.wire import decode_operation, decode_result, encode_operation, encode_result
@@ -75,9 +75,10 @@ def received(operation: Operation[Any], grant: Grant, principal: Principal | Non
     return decoded, narrowed.principal
 
 
-def sent_back(operation: Operation[Any], result: object) -> Any:
+def sent_back(operation: Operation[Any], grant: Grant, result: object) -> Any:
     """Return a result as a caller reads it."""
-    return decode_result(type(operation), over_the_wire(encode_result(type(operation), result)))
+    visible = visible_result(grant, result)
+    return decode_result(type(operation), over_the_wire(encode_result(type(operation), visible)))
 
 
 class ServedStore:
@@ -93,7 +94,7 @@ class ServedStore:
     async def execute_memory(self, operation: Operation[Any], principal: Principal | None, /) -> Any:
         with problems():
             decoded, own = received(operation, self._grant, principal)
-            return sent_back(operation, await self._client.of(own).execute(decoded))
+            return sent_back(operation, self._grant, await self._client.of(own).execute(decoded))
 
 
 class SyncServedStore:
@@ -106,7 +107,7 @@ class SyncServedStore:
     def execute_memory(self, operation: Operation[Any], principal: Principal | None, /) -> Any:
         with problems():
             decoded, own = received(operation, self._grant, principal)
-            return sent_back(operation, self._client.of(own).execute(decoded))
+            return sent_back(operation, self._grant, self._client.of(own).execute(decoded))
 
 
 def sync_client_of(store: SyncServedStore, **hooks_of_client: Any) -> SyncMemoryClient:

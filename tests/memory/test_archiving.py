@@ -6,10 +6,10 @@ import pytest
 
 from agent_memory_log import UserMessage, new_event
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
-from agent_memory_log.memory import Link, SyncMemory, SyncMemoryClient
+from agent_memory_log.memory import Extraction, Link, RunSlice, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.memory.policy.rules import MemoryPolicy
-from agent_memory_log.memory.records.messages import Turn
+from agent_memory_log.memory.records.messages import ConversationTurn
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 
 __all__ = ["open_memory_store", "store_url"]
@@ -73,7 +73,7 @@ def test_only_an_archived_record_can_be_restored(open_memory_store: OpenStore) -
         me.restore(record)
     assert (me.delete(record).action, me.delete(record).reason) == ("unchanged", "superseded")
     for call in (me.delete, me.restore):
-        with pytest.raises(InvalidArgument, match="there is no record 'unknown'"):
+        with pytest.raises(InvalidArgument, match="there is no record with the id 'unknown'"):
             call("unknown")
     short = me.remember(key="plan", value="trial", ttl_days=1).record
     assert short is not None
@@ -152,8 +152,8 @@ CHAT = (
 )
 
 
-def _turns(*turns: tuple[str, str]) -> tuple[Turn, ...]:
-    return tuple(Turn(role, text) for role, text in turns)  # type: ignore[arg-type]  # tests pass wrong roles too
+def _turns(*turns: tuple[str, str]) -> tuple[ConversationTurn, ...]:
+    return tuple(ConversationTurn(role, text) for role, text in turns)  # type: ignore[arg-type]  # tests pass wrong roles too
 
 
 def test_a_conversation_is_stored_once_and_learned_from(open_memory_store: OpenStore) -> None:
@@ -169,6 +169,25 @@ def test_a_conversation_is_stored_once_and_learned_from(open_memory_store: OpenS
     run = store.load_run(first.agent, "chat")
     assert [event.data.to_map()["message"] for event in run.log] == [*(text for _, text in CHAT), "Ja."]
     assert any(hit.message is not None and "German" in hit.text for hit in me.search("German"))
+
+
+def test_a_short_conversation_is_read_by_each_call(open_memory_store: OpenStore) -> None:
+    class Failing:
+        name = "failing"
+        fails = True
+
+        def extract(self, new: RunSlice, /) -> Extraction:
+            if self.fails:
+                raise OSError("no model")
+            return RuleExtractor().extract(new)
+
+    extractor = Failing()
+    me = SyncMemoryClient(open_memory_store(), extractor=extractor).of(somebody())
+    failed = me.ingest(_turns(("user", "I live in Leeds.")), "chat")
+    assert failed.status == "stopped"
+    extractor.fails = False
+    assert [outcome.action for outcome in me.derive(failed.agent, failed.run).outcomes] == ["written"]
+    assert [[outcome.action for outcome in report.outcomes] for report in me.rederive()] == [["unchanged"]]
 
 
 def test_another_turn_at_the_same_place_is_refused(open_memory_store: OpenStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -138,7 +139,7 @@ def test_only_a_conflict_can_be_resolved(open_memory_store: OpenStore) -> None:
     older, newer = two_records(me)
     third = remembered(me, "colour", "blue")
     for memory, first, second in ((me, older.id, third.id), (me, older.id, "unknown"), (stranger, older.id, newer.id)):
-        for call in (memory.resolve, memory.unresolve):
+        for call in (partial(memory.resolve, keep="both"), memory.unresolve):
             with pytest.raises(InvalidArgument, match="there is no conflict between"):
                 call(first, second)
     with pytest.raises(InvalidArgument, match="text is missing"):
@@ -148,8 +149,8 @@ def test_only_a_conflict_can_be_resolved(open_memory_store: OpenStore) -> None:
 
 
 def _import_line(me: SyncMemory, links: list[Link]) -> object:
-    line = {"kind": "note", "data": {}, "text": "a passport", "links": links}
-    return me.import_jsonl(b"\n".join(map(msgspec.json.encode, ({"format": "agent-memory-log-records/1"}, line))))
+    line: dict[str, object] = {"kind": "note", "data": {}, "text": "a passport", "links": links}
+    return me.import_jsonl(b'{"format": "agent-memory-log-records/1"}\n' + msgspec.json.encode(line))
 
 
 def _update(me: SyncMemory, links: list[Link]) -> object:
@@ -158,17 +159,17 @@ def _update(me: SyncMemory, links: list[Link]) -> object:
     return me.update(record.id, links=links)
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda me, links: me.remember(Note(), text="a passport", links=links),
-        lambda me, links: me.add_from_draft(Candidate(Note(), text="a passport", links=tuple(links))),
-        lambda me, links: me.write([Candidate(Note(), text="a passport", links=tuple(links))]),
-        lambda me, links: me.write([Candidate(Note(), text="a passport", links=tuple(links))], origin="import"),
-        _update,
-        _import_line,
-    ],
+_WRITES: tuple[Callable[[SyncMemory, list[Link]], object], ...] = (
+    lambda me, links: me.remember(Note(), text="a passport", links=links),
+    lambda me, links: me.add_from_draft(Candidate(Note(), text="a passport", links=tuple(links))),
+    lambda me, links: me.write([Candidate(Note(), text="a passport", links=tuple(links))]),
+    lambda me, links: me.write([Candidate(Note(), text="a passport", links=tuple(links))], origin="import"),
+    _update,
+    _import_line,
 )
+
+
+@pytest.mark.parametrize("write", _WRITES)
 def test_a_caller_cannot_write_the_links_of_the_library(
     open_memory_store: OpenStore, write: Callable[[SyncMemory, list[Link]], object]
 ) -> None:
@@ -215,6 +216,20 @@ def test_a_merger_gives_the_merged_text(open_memory_store: OpenStore) -> None:
     assert merged.value == "I am a vegetarian; I ate a steak for dinner"
 
 
+def test_a_merger_that_raises_ends_no_conflict(open_memory_store: OpenStore) -> None:
+    class Broken:
+        def merge(self, record: Record, candidate: Candidate, /) -> str:
+            raise ConnectionError(f"no model for {record.id} and {candidate.key}")
+
+    me = SyncMemoryClient(open_memory_store(), merger=Broken()).of(somebody())
+    older, newer = two_records(me)
+    with pytest.raises(InvalidArgument, match="the merger raised ConnectionError") as caught:
+        me.resolve(older.id, newer.id, keep="merged")
+    assert isinstance(caught.value.__cause__, ConnectionError)
+    assert len(me.conflicts()) == 1
+    assert me.resolve(older.id, newer.id, keep="merged", text="eats meat at weekends").resolution == "merged"
+
+
 def test_a_merged_text_passes_the_policy(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
@@ -237,6 +252,15 @@ def test_a_merged_text_needs_consent_and_room(open_memory_store: OpenStore, text
     assert {record.value for record in me.list(kinds=["fact"])} == {older.value, newer.value}
     assert len(me.conflicts()) == 1
     assert me.health().blocked == {reason: 1}
+
+
+def test_a_limit_holds_when_a_conflict_is_opened_again(open_memory_store: OpenStore) -> None:
+    me = SyncMemoryClient(open_memory_store(), quotas=Quotas(records=Limit(hard=2))).of(somebody())
+    older, newer = two_records(me)
+    me.resolve(older.id, newer.id, keep="first")
+    me.remember(key="language", value="english", importance=0)
+    me.unresolve(older.id, newer.id)
+    assert values_of(me) == {older.value, newer.value}
 
 
 def say(store: SyncStore, me: SyncMemory, run: str, text: str) -> None:
@@ -295,12 +319,24 @@ def test_trust_rises_with_sources_and_falls_with_conflicts_and_age(open_memory_s
     clock.move(days=1_000)
     assert trust_of(me, record).freshness == 0.5  # its half-life
     assert me.stats().events == events
-    me.resolve(record.id, against.id)
+    me.resolve(record.id, against.id, keep="first")
     risen = trust_of(me, record)
     assert (risen.conflicts, risen.doubt, risen.contradicted) == (0, 1.0, 0)
 
 
-def test_a_context_has_the_newer_record_before_the_older(open_memory_store: OpenStore) -> None:
+def test_a_full_memory_opens_no_conflict_that_would_end_at_once(open_memory_store: OpenStore) -> None:
+    me = SyncMemoryClient(open_memory_store(), max_keyed=2).of(somebody())
+    older, newer = two_records(me)
+    me.resolve(newer.id, older.id, keep="first")
+    other = remembered(me, "city", "Bern", importance=0.9)
+    with pytest.raises(InvalidArgument, match="the memory is full"):
+        me.unresolve(newer.id, older.id)
+    assert values_of(me) == {newer.value, "Bern"}
+    me.delete(other.id)
+    assert me.unresolve(newer.id, older.id).status == "open"
+
+
+def test_a_context_marks_the_older_record_and_never_has_it_alone(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody())
     remembered(me, "a", "I love jazz", importance=0.9)
@@ -310,8 +346,9 @@ def test_a_context_has_the_newer_record_before_the_older(open_memory_store: Open
     me.remember(Episode("said"), text="I am a vegetarian")
     assert len(me.conflicts()) == 2
     complete = me.context("does the user eat meat with noodles?")
-    texts = [record.text for record_id in complete.records if (record := me.get(id=record_id)) is not None]
-    assert len(texts) == 4
+    marked = [line for line in complete.text.splitlines() if line.endswith(" (a newer memory contradicts this)")]
+    assert ["jazz" in line or "noodles" in line for line in marked] == [True, True]
+    assert len(complete.records) == 4
     shorter = [me.context("does the user eat meat with noodles?", max_tokens=tokens).text for tokens in range(50, 150)]
     assert any("hate jazz" in text and "love jazz" not in text for text in shorter)
     assert not any("love jazz" in text and "hate jazz" not in text for text in shorter)

@@ -26,7 +26,7 @@ from agent_memory_log.memory import (
 )
 from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy
 from agent_memory_log.memory.records.kinds import Consent, fold_key
-from agent_memory_log.memory.records.messages import Turn
+from agent_memory_log.memory.records.messages import ConversationTurn
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 
@@ -160,7 +160,7 @@ WAYS: Mapping[str, Callable[[SyncMemory], list[Outcome]]] = {
     "write as import": lambda me: list(me.write([Candidate(Preference("sweet", SECRET))], origin="import").outcomes),
     "the same value": lambda me: [me.remember(key="sweet", value="nougat")],
     "derive": _derive,
-    "ingest": lambda me: list(me.ingest([Turn("user", f"sweet={SECRET}")], "chat").outcomes),
+    "ingest": lambda me: list(me.ingest([ConversationTurn("user", f"sweet={SECRET}")], "chat").outcomes),
     "import": _import,
     "update": _update,
     "restore": _restore,

@@ -65,8 +65,8 @@ def test_context_holds_the_profile_relevant_and_recent_records(open_memory_store
         "What happened:",
         '- 2026-02-01 "Went to the sea"',
         *[
-            f'- {(first + timedelta(days=number + 1)).date()} "The backup failed, {number} times"'
-            for number in range(5)
+            f'- {(first + timedelta(days=number + 1)).date()} "The backup failed, {number} times"{mark}'
+            for number, mark in enumerate([" (a newer memory contradicts this)"] * 4 + [""])
         ],
         "What was said:",
         f'- {clock.time.date()} "user" said "Is the backup late?"',

@@ -87,6 +87,18 @@ def test_a_repeated_statement_adds_evidence(open_memory_store: OpenStore) -> Non
     assert me.list() == (outcome.record,)
 
 
+def test_a_report_of_many_repetitions_has_each_evidence_about_twice(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me, run = _client_and_run(store)
+    _say(store, run, *["language=english"] * 30)
+    first, *repeated = me.derive("agent", run).outcomes
+    assert [outcome.action for outcome in (first, *repeated)] == ["written", *["refreshed"] * 29]
+    assert first.record is not None
+    assert [outcome.record for outcome in repeated] == [None] * 28 + list(me.list())
+    assert [len(outcome.evidence) for outcome in repeated] == [1] * 29
+    assert [outcome.record for outcome in me.rederive()[0].outcomes] == [None] * 29 + list(me.list())
+
+
 def test_an_older_statement_does_not_replace_a_newer_one(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me, run = _client_and_run(store)
@@ -185,6 +197,16 @@ def test_the_events_of_a_failed_extraction_are_read_again(
     assert blocked.data.to_map()["reason"] == reason
     assert linked.data.to_map() == {"agent": "agent", "run": run, "seq": 0}
     assert len(me.derive("agent", run).written) == 1
+
+
+def test_an_error_that_stops_no_extraction_is_reported(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me, run = _client_and_run(store)
+    _say(store, run, "language=english")
+    candidates = (Candidate(Preference("language", "english")), Candidate(Preference("tone", " ")))
+    report = me.derive("agent", run, extractor=_Broken(Extraction(candidates, error="one statement is too long")))
+    assert (report.status, [outcome.action for outcome in report.outcomes]) == ("ok", ["written", "blocked"])
+    assert report.error.startswith("one statement is too long; value must contain")
 
 
 def test_candidates_that_cannot_be_stored_are_refused_alone(open_memory_store: OpenStore) -> None:
@@ -431,6 +453,10 @@ def test_derive_refuses_reserved_agents_and_a_missing_extractor(open_memory_stor
         me.derive(stream_of(me.principal.subject("user")), "records")
     with pytest.raises(InvalidArgument, match="no extractor"):
         SyncMemoryClient(store).of(me.principal).derive("agent", "run")
+    wrong: list[Any] = [RuleExtractor, "rules"]
+    for extractor in wrong:
+        with pytest.raises(InvalidArgument, match="expected an extractor with name and extract"):
+            SyncMemoryClient(store, extractor=extractor).of(me.principal).derive("agent", "run")
 
 
 async def test_concurrent_clients_derive_each_statement_once(store_url: str) -> None:

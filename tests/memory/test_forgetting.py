@@ -22,7 +22,17 @@ from agent_memory_log import (
 )
 from agent_memory_log.errors import InvalidArgument, MemoryStopped, StoreUnavailable
 from agent_memory_log.events.registry import payload_from_map
-from agent_memory_log.memory import Evidence, ForgetReport, Principal, SyncMemory, SyncMemoryClient, stream_of
+from agent_memory_log.memory import (
+    Candidate,
+    Evidence,
+    Fact,
+    ForgetReport,
+    Preference,
+    Principal,
+    SyncMemory,
+    SyncMemoryClient,
+    stream_of,
+)
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
 from agent_memory_log.memory.upkeep.mentions import Values
@@ -84,6 +94,37 @@ def test_forget_redacts_the_answer_that_repeats_a_rule_extracted_name(open_memor
     assert {"Call me Kim", "Hello Kim!"} <= set(_matching_texts(me))
     assert me.forget(key="preferred_name", evidence=True) == ForgetReport(1, 1, 2)
     assert (me.search("Kim"), me.context("Kim").text) == ((), "")
+
+
+def test_forget_reports_the_memories_that_came_from_the_same_message(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me = SyncMemoryClient(store, extractor=RuleExtractor()).of(somebody())
+    run = f"run {me.principal.tenant}"
+    messages = UserMessage("Call me Kim. Please answer in German."), AssistantMessage("Hallo Kim!")
+    _append(store, run, *messages, UserMessage("I live in Leeds."), AssistantMessage("Schön."))
+    me.derive("agent", run)
+    language = me.get(key="language")
+    assert language is not None
+    planned = me.forget(key="preferred_name", evidence=True, dry_run=True)
+    assert planned.fallen == (language.id,)
+    assert me.get(key="language") == language
+    assert me.forget(key="preferred_name", evidence=True) == planned
+    assert [record.value for record in me.list()] == ["Leeds"]
+
+
+def test_forget_reports_a_memory_that_loses_the_rest_of_its_evidence(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me = SyncMemoryClient(store).of(somebody())
+    run = f"run {me.principal.tenant}"
+    _append(store, run, UserMessage("Tea, please."), UserMessage("I live in Bern and drink tea."))
+    me.link_run("agent", run)
+    evidence = tuple(Evidence("agent", run, seq) for seq in (1, 2))
+    me.write([Candidate(Preference("drink", "tea"), evidence=evidence)])
+    me.write([Candidate(Fact("city", "Bern"), evidence=evidence[1:])])
+    (drink,) = me.list(kinds=["preference"])
+    store.redact_events("agent", run, [1])
+    assert me.forget(key="city", evidence=True).fallen == (drink.id,)
+    assert me.list() == ()
 
 
 def test_search_returns_nothing_after_a_sweep(open_memory_store: OpenStore) -> None:

@@ -60,6 +60,17 @@ def test_health_shows_how_much_search_has_read(open_memory_store: OpenStore) -> 
     assert (me.health().indexed, me.health().with_vectors) == (0.5, 0.5)
 
 
+def test_health_leaves_out_the_vectors_of_expired_records(open_memory_store: OpenStore) -> None:
+    me, clock = opened(open_memory_store(), embedder=Meaning(tokens=True))
+    me.remember(key="pet", value="a puppy", ttl_days=1)
+    me.search("hound")
+    clock.move(days=2)
+    assert me.health().with_vectors is None
+    me.remember(key="tone", value="dry")
+    me.search("hound")
+    assert me.health().with_vectors == 1
+
+
 def test_the_audit_has_every_change_and_no_value(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me, clock = opened(store)

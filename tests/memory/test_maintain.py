@@ -411,3 +411,49 @@ def test_sentences_stay_within_the_limit_and_come_from_the_texts(texts: list[str
 def test_sentences_name_each_fact_once_in_order() -> None:
     texts = ["Atlas failed. It needs 4.5 GB.", "It needs 4.5 GB. Maria fixed it!", "Atlas failed."]
     assert sentences_of(texts) == "Atlas failed. It needs 4.5 GB. Maria fixed it!"
+
+
+def test_a_limit_holds_when_parts_become_records_again(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me, clock = opened(store, quotas=Quotas(records=Limit(hard=3)))
+    parts = three_episodes(me, store)
+    clock.move(days=31)
+    (change,) = me.maintain().consolidated
+    for text in ("Maria likes tea.", "The office is in Bern."):
+        episode(me, text, importance=0)
+    outcomes = me.separate(change.record).outcomes
+    archived = [outcome.record for outcome in outcomes if outcome.action == "archived"]
+    assert [record.text for record in archived if record is not None] == ["Maria likes tea.", "The office is in Bern."]
+    assert active(me) == sorted(part.text for part in parts)
+
+
+def test_a_part_returns_when_consent_is_given(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me, clock = opened(store)
+    parts = three_episodes(me, store)
+    clock.move(days=31)
+    me.maintain()
+    me.ask_consent("episode")
+    store.redact_events("agent", "run", [parts[1].evidence[0].seq])
+    for _ in range(2):
+        assert me.maintain().returned == ()
+    assert me.health().blocked == {}
+    me.give_consent("episode")
+    assert [change.record for change in me.maintain().returned] == [parts[0].id, parts[2].id]
+
+
+def test_maintain_reports_what_gives_way_to_a_returned_record(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me, clock = opened(store, quotas=Quotas(records=Limit(hard=3)))
+    parts = three_episodes(me, store)
+    clock.move(days=31)
+    me.maintain()
+    unimportant = [
+        episode(me, text, importance=0, entities=()) for text in ("Maria likes tea.", "The office is in Bern.")
+    ]
+    store.redact_events("agent", "run", [parts[1].evidence[0].seq])
+    report = me.maintain()
+    assert len(report.returned) == 2
+    (change,) = report.decayed
+    assert (change.record, change.why) == (unimportant[0].id, "the memory is over its limit")
+    assert active(me) == sorted([parts[0].text, parts[2].text, unimportant[1].text])

@@ -45,7 +45,7 @@ VALID: dict[str, dict[str, Any]] = {
     "withdraw_consent": {"kind": "fact"},
     "texts_to_embed": {"model": "m", "dimension": 3},
     "store_vectors": {"model": "m", "dimension": 3, "vectors": ()},
-    "resolve": {"id": "unknown", "other": "other"},
+    "resolve": {"id": "unknown", "other": "other", "keep": "first"},
     "unresolve": {"id": "unknown", "other": "other"},
     "import_jsonl": {"data": b'{"format":"agent-memory-log-records/1"}\n'},
 }

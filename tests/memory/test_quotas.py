@@ -131,6 +131,19 @@ def test_consents_never_count_and_never_give_way(open_memory_store: OpenStore) -
     }  # fmt: skip
 
 
+def test_a_consent_makes_no_record_give_way(open_memory_store: OpenStore) -> None:
+    store, principal = open_memory_store(), somebody()
+    free = SyncMemoryClient(store).of(principal)
+    for key in ("drink", "city", "name"):
+        free.remember(key=key, value="x")
+    free.remember(Fact("job", "nurse"))
+    limited = SyncMemoryClient(store, quotas=Quotas(records=Limit(hard=3))).of(principal)
+    limited.ask_consent("preference", "drink")
+    limited.withdraw_consent("fact")
+    assert {record.key for record in limited.list(kinds=["preference"])} == {"drink", "city", "name"}
+    assert limited.list(kinds=["fact"]) == ()
+
+
 def test_each_scope_has_its_own_limits(open_memory_store: OpenStore) -> None:
     me = me_in(open_memory_store, Quotas(records=Limit(hard=1)))
     me.remember(key="a", value="v")
@@ -152,6 +165,8 @@ def test_wrong_limits_are_refused(wrong: Any) -> None:
             Limit(**{name: wrong})
     with pytest.raises(InvalidArgument, match=r"^soft must be at most hard, got 3 and 2"):
         Limit(soft=3, hard=2)
+    with pytest.raises(InvalidArgument, match=r"^records must be a Limit, such as"):
+        Quotas(records=wrong)
     with open_sync_store("memory:") as store, pytest.raises(InvalidArgument, match=r"^quotas must be a Quotas"):
         SyncMemoryClient(store, quotas=wrong)
 

@@ -66,6 +66,15 @@ def texts(hits: Hits) -> list[str]:
     return [hit.text for hit in hits]
 
 
+def test_a_question_is_read_up_to_its_20_000th_character(open_memory_store: OpenStore) -> None:
+    me = SyncMemoryClient(open_memory_store()).of(somebody())
+    me.remember(key="drink", value="green tea")
+    me.remember(key="animal", value="zebra")
+    question = "Which tea? ".ljust(20_000) + "zebra " * 300_000
+    assert [hit.text for hit in me.search(question)] == ["drink: green tea"]
+    assert "green tea" in me.context(question).text
+
+
 def test_search_finds_and_cites_the_messages_of_a_linked_run(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store).of(somebody())
     store, agent = open_memory_store(), agent_of(me)

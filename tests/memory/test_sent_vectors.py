@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,8 +19,9 @@ from agent_memory_log.memory import Episode, MemoryClient, Principal, SyncMemory
 from agent_memory_log.memory.records.principals import VECTORS_RUN
 from agent_memory_log.memory.records.vectors import QueryVectors, TextVectors, VectorsReport
 from agent_memory_log.memory.search.packing import MOST_BYTES, MOST_TOKENS, read_query, sent_query
+from agent_memory_log.memory.stream.payloads import MemoryVectors
 from agent_memory_log.recall import Embedded, Embeddings
-from agent_memory_log.recall.embedding import unit
+from agent_memory_log.recall.embedding import Kind, unit
 from agent_memory_log.service.callers import OneCaller
 from agent_memory_log.service.grants import RIGHTS, Grant
 from tests.memory.stores import SaidPreferences, SetClock
@@ -66,15 +68,29 @@ class Side:
 def answers(me: SyncMemory, query: str) -> str:
     """Return everything that a search and a context say, without ids."""
     hits, context = me.search(query, top_k=9), me.context(query)
-    found_texts = [(hit.text, hit.score, dict(hit.matched_by)) for hit in hits]
-    return repr((found_texts, hits.note, context.text, context.note, context.tokens))
+    texts = [(hit.text, hit.score, dict(hit.matched_by)) for hit in hits]
+    of_context = (context.text, context.note, context.tokens, context.scopes_to_embed)
+    return repr((texts, hits.note, hits.plan, hits.scopes_to_embed, *of_context))
 
 
-@pytest.mark.parametrize("tokens", [False, True])
-@pytest.mark.parametrize("query", ["dog", "vehicle", "weather", "who broke it?", " "])
-def test_a_remote_client_with_an_embedder_finds_what_an_embedded_one_finds(query: str, tokens: bool) -> None:
+class Weighed(Meaning):
+    """An embedder that says which word each token of a question is part of, so that rare words weigh more."""
+
+    def __init__(self) -> None:
+        super().__init__(tokens=True)
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
+        words = tuple(tuple(text.casefold().split()) for text in texts)
+        return msgspec.structs.replace(super().embed(texts, kind), words=words)
+
+
+@pytest.mark.parametrize("model", [Meaning, lambda: Meaning(tokens=True), Weighed])
+@pytest.mark.parametrize("query", ["dog", "vehicle", "weather", "who broke it?", "the puppy storm", " "])
+def test_a_remote_client_with_an_embedder_finds_what_an_embedded_one_finds(
+    query: str, model: Callable[[], Meaning]
+) -> None:
     local, server = Side(), Side()
-    embedded, remote = local.embedded(Meaning(tokens=tokens)), server.remote(Meaning(tokens=tokens))
+    embedded, remote = local.embedded(model()), server.remote(model())
     local.seed(embedded)
     server.seed(remote)
     for _ in range(2):  # the second time, all texts have vectors
@@ -116,6 +132,105 @@ def test_each_text_is_embedded_once_by_all_clients() -> None:
     assert len(first.asked) == 6
     assert answers(side.remote(second), "dog") == answers(me, "dog") == answers(side.embedded(embedded), "dog")
     assert second.asked == embedded.asked == []
+
+
+class Interrupted(Meaning):
+    """An embedder that does something else before it embeds the first texts."""
+
+    def __init__(self, first: Callable[[], object]) -> None:
+        super().__init__()
+        self._first = [first]
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
+        if kind == "document" and self._first:
+            self._first.pop()()
+        return super().embed(texts, kind)
+
+
+def test_two_clients_that_embed_at_once_get_the_same() -> None:
+    side = Side()
+    second = side.remote(Meaning())
+    during: list[str] = []
+    first = side.remote(Interrupted(lambda: during.append(answers(second, "dog"))))
+    side.seed(first)
+    after = answers(first, "dog")
+    assert [after] == during
+    assert side.stored() == 5
+
+
+def test_texts_that_change_while_they_are_embedded() -> None:
+    local, server = Side(), Side()
+    remote = server.remote(Interrupted(lambda: change(server, server.remote(None))))
+
+    def change(side: Side, me: SyncMemory) -> None:
+        me.remember(key="pets", value="a horse")  # in place of "hound"
+        (broken,) = [record.id for record in me.list() if record.text == "the automobile broke"]
+        me.delete(broken)  # archives
+        me.forget(key="car", scope="workspace")
+        side.store.append_events("chat", "run", new_event(UserMessage("a dog barked"), timestamp=side.clock()))
+
+    server.seed(remote)
+    after = answers(remote, "dog")
+    embedded = local.embedded(Meaning())
+    local.seed(embedded)
+    change(local, embedded)
+    assert after == answers(embedded, "dog")
+    assert "the automobile broke" not in after
+    assert server.stored() == local.stored() == 5
+    assert server.stored(scope="workspace") == 0
+
+
+class Breaking(Meaning):
+    """An embedder that fails after the first batch of texts."""
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
+        if kind == "document" and self.asked:
+            raise OSError("no route to the model")
+        return super().embed(texts, kind)
+
+
+def test_a_client_continues_where_a_model_failed() -> None:
+    side = Side()
+    me = side.remote(Breaking())
+    for number in range(200):
+        me.remember(Episode("x"), text=f"storm {number}" if number < 3 else f"note {number}")
+    hits = me.search("storm")
+    assert "no route to the model" in hits.note
+    assert "vectors" not in hits[0].matched_by
+    assert side.stored() == 128
+    well = Meaning()
+    assert side.remote(well).search("rain").note == ""
+    assert len(well.asked) == 72
+
+
+def test_a_client_continues_where_an_embedded_one_began_to_change_the_model() -> None:
+    side = Side()
+    old = side.embedded(Meaning("old"))
+    for number in range(200):
+        old.remember(Episode("x"), text=f"note {number}")
+    old.search("dog")
+    assert "no route to the model" in side.embedded(Breaking("new")).search("dog").note
+    assert side.stored() == 328
+    new = Meaning("new")
+    me = side.remote(new)
+    assert me.search("dog").note == ""
+    assert len(new.asked) == 72
+    assert me.texts_to_embed("new", 4) == ()
+
+
+def test_a_text_whose_stored_vectors_are_unreadable_is_compared_by_words() -> None:
+    side = Side()
+    embedder = Meaning()
+    me = side.remote(embedder)
+    me.remember(Episode("x"), text="the automobile broke")
+    (text,) = me.texts_to_embed("meaning", 4)
+    wrong = MemoryVectors("meaning", 4, b"123", text.seq, text.record)
+    side.store.append_events(stream_of(PRINCIPAL.subject("user")), VECTORS_RUN, new_event(wrong), reserved=True)
+    hits = me.search("automobile")
+    assert [hit.text for hit in hits] == ["the automobile broke"]
+    assert hits.note == "texts without vectors were compared by words"
+    assert hits.scopes_to_embed == ()
+    assert embedder.asked == ["the automobile broke"]
 
 
 def test_many_texts_take_several_calls() -> None:
@@ -299,6 +414,9 @@ WRONG_QUERIES = {
     "too many": QueryVectors("m", 1, _numbers_as_text(*[1.0] * (MOST_TOKENS + 2))),
     "no model": QueryVectors("", 1, _numbers_as_text(1)),
     "no dimension": QueryVectors("m", 0, _numbers_as_text(1)),
+    "too few words": QueryVectors("m", 1, _numbers_as_text(1, 1, 1), ("dog",)),
+    "a word without a token": QueryVectors("m", 1, _numbers_as_text(1), ("dog",)),
+    "a word that is no text": QueryVectors("m", 1, _numbers_as_text(1, 1), cast("Any", (1,))),
 }
 
 
@@ -307,17 +425,19 @@ def test_wrong_vectors_of_a_query_are_refused(wrong: str) -> None:
     me = Side().remote(None)
     me.remember(key="pet", value="a hound")
     for call in (me.search, me.context):
-        with pytest.raises(InvalidArgument, match=r"^vectors|^dimension"):
+        with pytest.raises(InvalidArgument, match=r"^vectors|^dimension|^words"):
             call("dog", vectors=WRONG_QUERIES[wrong])
 
 
 @given(st.integers(1, 6), st.integers(0, 5), st.randoms(use_true_random=False))
 def test_the_vectors_of_a_query_arrive_as_they_were_sent(dimension: int, tokens: int, random: Any) -> None:
     rows = unit(np.array([[random.uniform(-1, 1) for _ in range(dimension)] for _ in range(tokens + 1)], np.float32))
-    sent = Embedded(Embeddings(rows[:1], (rows[1:],) if tokens else None), "", ("m", dimension))
+    words = (tuple(map(str, range(tokens))),) if tokens else None
+    sent = Embedded(Embeddings(rows[:1], (rows[1:],) if tokens else None, words), "", ("m", dimension))
     received = read_query(sent_query(sent))
     assert received.model == sent.model
     assert received.embeddings is not None
+    assert received.embeddings.words == words
     assert np.array_equal(received.embeddings.pooled, rows[:1])
     assert np.array_equal((received.embeddings.tokens or (rows[1:],))[0], rows[1:])
     assert (received.embeddings.tokens is None) == (not tokens)

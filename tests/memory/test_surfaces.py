@@ -25,7 +25,7 @@ from agent_memory_log.memory import (
 )
 from agent_memory_log.memory.operations import METHODS
 from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy
-from agent_memory_log.memory.records.messages import Turn
+from agent_memory_log.memory.records.messages import ConversationTurn
 from agent_memory_log.memory.records.quotas import Limit, Quotas
 from agent_memory_log.memory.records.record import Record, Status
 from agent_memory_log.memory.records.vectors import TextVectors
@@ -71,8 +71,11 @@ CALLS: Mapping[str, Sequence[dict[str, Any]]] = {
     "paths": [{"source": "Acme", "target": "Bob"}, {"source": "Acme", "target": "nobody", "as_of": SetClock().time}],
     "export_graph": [{}, {"format": "ntriples", "scopes": ["workspace"]}, {"format": "dot"}],
     "ingest": [
-        {"turns": [Turn("user", "language=dutch"), Turn("assistant", "Goed.")], "source_id": "chat 7"},
-        {"turns": [Turn("user", "hello")], "source_id": ""},
+        {
+            "turns": [ConversationTurn("user", "language=dutch"), ConversationTurn("assistant", "Goed.")],
+            "source_id": "chat 7",
+        },
+        {"turns": [ConversationTurn("user", "hello")], "source_id": ""},
     ],
     "forget": [{"key": "language", "evidence": True}, {"id": "unknown"}, {"key": "language", "dry_run": True}],
     "forget_all": [{"scopes": ["user"], "runs": [RUN]}],
@@ -93,10 +96,10 @@ CALLS: Mapping[str, Sequence[dict[str, Any]]] = {
     "evolution_events": [{"id": "LANGUAGE"}, {"id": "unknown"}],
     "conflicts": [{}, {"status": "resolved", "scopes": ["user"]}],
     "resolve": [
-        {"id": "NEW DIET", "other": "OLD DIET"},
+        {"id": "NEW DIET", "other": "OLD DIET", "keep": "first"},
         {"id": "NEW DIET", "other": "OLD DIET", "keep": "both"},
         {"id": "NEW DIET", "other": "OLD DIET", "keep": "merged", "text": "eats fish"},
-        {"id": "NEW DIET", "other": "LANGUAGE"},
+        {"id": "NEW DIET", "other": "LANGUAGE", "keep": "first"},
     ],
     "unresolve": [
         {"id": "KEPT", "other": "ARCHIVED"},
@@ -147,7 +150,7 @@ def seed(store: SyncStore) -> None:
     ids = [me.remember(Fact(key, value)).record for key, value in (("yes", "I love jazz"), ("no", "I hate jazz"))]
     assert ids[0] is not None
     assert ids[1] is not None
-    me.resolve(ids[0].id, ids[1].id)
+    me.resolve(ids[0].id, ids[1].id, keep="first")
 
 
 def records_of(store: SyncStore) -> list[Record]:
@@ -178,18 +181,16 @@ async def outcome_of(surface: Surface, url: str, name: str, arguments: Mapping[s
 
 
 @pytest.mark.parametrize("backend", ["memory", "sqlite"])
-@pytest.mark.parametrize("surface", [name for name in SURFACES if name != "embedded sync"])
 @pytest.mark.parametrize("name", METHODS)
-async def test_every_operation_is_the_same_on_every_surface(
-    name: str, surface: str, backend: str, tmp_path: Path
-) -> None:
-    def new_url() -> str:
+async def test_every_operation_is_the_same_on_every_surface(name: str, backend: str, tmp_path: Path) -> None:
+    async def outcome_on(surface: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
         number = next(_numbers)
-        return f"memory:surface-{number}" if backend == "memory" else f"sqlite:///{tmp_path}/{number}.db?durability=os"
+        url = f"memory:surface-{number}" if backend == "memory" else f"sqlite:///{tmp_path}/{number}.db?durability=os"
+        return await outcome_of(SURFACES[surface], url, name, arguments)
 
     for arguments in CALLS[name]:
-        expected = await outcome_of(SURFACES["embedded sync"], new_url(), name, arguments)
-        assert await outcome_of(SURFACES[surface], new_url(), name, arguments) == expected
+        outcomes = {surface: await outcome_on(surface, arguments) for surface in SURFACES}
+        assert outcomes == dict.fromkeys(SURFACES, outcomes["embedded sync"])
 
 
 def served_client(grant: Grant = GRANT, **hooks_of_client: Any) -> SyncMemoryClient:

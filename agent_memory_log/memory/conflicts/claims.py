@@ -6,21 +6,35 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache
 from itertools import islice
-from typing import Any
 
 import msgspec
 
-from agent_memory_log.tables import read_table
-
-_TABLE: dict[str, Any] = read_table(__name__, "claims")
-
-_MAX_TEXT = 600
-"""The most characters of a text that are read. Statements are shorter. Longer texts are usually pasted."""
+from agent_memory_log.memory.conflicts.vocabulary import (
+    BEGAN,
+    BREAK,
+    DENIALS,
+    DISLIKES,
+    ENDED,
+    GROUP_NAMES,
+    GROUPS,
+    LIKES,
+    MAX_TEXT,
+    NOT,
+    NUMBERS,
+    OPPOSITES,
+    OWNED,
+    SCOPES,
+    STATES,
+    TOPICS,
+    UNITS,
+    WITHOUT,
+    Language,
+    fold,
+    language_of,
+)
 
 _MAX_TERMS = 24
 _MAX_CLAUSES = 16
@@ -31,13 +45,8 @@ _SUBJECT = 4
 """The number of words at the beginning of a clause among which its subject is."""
 
 _TOKEN = re.compile(r"[A-Z]+|[€£$]|[a-z]+(?:-[a-z]+)*|\d+(?:[.,:]\d+)*|[^\W\d_]+")
+_NONE: frozenset[str] = frozenset()
 _NAME = re.compile(r"(?<=[a-zß-ÿ,] )[A-ZÀ-Þ]\w+")
-_DIGIT = re.compile(r"\d")
-_CLOCK = re.compile(r"\b(\d{1,2})(?:[:.h](\d\d))? ?([ap])\.?m\b\.?")
-_HOURS = re.compile(r"(?<![:.])\b(\d{1,2})(?: ?h ?(\d\d)?| uhr(?: (\d\d))?| o'clock)\b")
-_ORDINAL = re.compile(r"\b(\d+)(?:st|nd|rd|th|er|eme)\b")
-_THOUSANDS = re.compile(r"\b(\d{1,3})[.,'](\d{3})\b")
-_NOON = 12
 _STUB = 4
 """The number of characters that the words of one family share at least: ``Chor`` and ``Chorprobe``."""
 
@@ -46,9 +55,6 @@ OTHER = "other"
 
 HELPED = "for "
 """The beginning of the person of a clause about something that is done for that person."""
-
-NOT, WITHOUT, ENDED, BEGAN, LIKES, DISLIKES, BREAK = "NOT", "WITHOUT", "ENDED", "BEGAN", "LIKES", "DISLIKES", "BREAK"
-_MARKS = (DISLIKES, ENDED, NOT, WITHOUT, BEGAN, LIKES)
 
 
 class Clause(msgspec.Struct, frozen=True, gc=False):
@@ -85,7 +91,6 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """A statement.
 
     Attributes:
-        language: The code of its language.
         clauses: Its clauses.
         words: The words of all clauses.
         values: The numbers, days and months.
@@ -98,7 +103,6 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         unreal: Whether it is a question, a wish or a condition.
     """
 
-    language: str
     clauses: tuple[Clause, ...]
     words: frozenset[str]
     values: frozenset[str]
@@ -111,141 +115,19 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     unreal: bool
 
 
-class _Language:
-    """The words and the patterns of a language."""
-
-    def __init__(self, table: dict[str, Any]) -> None:
-        self.function_words = frozenset(table["function_words"].split())
-        self.light = frozenset(table["light_words"].split())
-        self.first_person = frozenset(table["first_person"].split())
-        self.mine = frozenset(table["mine"].split())
-        self.others = frozenset(table["others"].split())
-        self.pronouns = frozenset(table["pronouns"].split())
-        self.theirs = frozenset(table["theirs"].split())
-        self.for_whom = table["for_whom"]
-        self.limits = frozenset(table["limits"].split())
-        self.ignored = self.function_words | self.limits
-        self.vocabulary = self.function_words | self.light | self.others | self.first_person | self.mine
-        self.unreal = re.compile(table["unreal"])
-        self.attributes = re.compile(_any_of(table["attributes"]))
-        self._endings = re.compile(table["endings"])
-        self._irregular: dict[str, str] = {
-            form: row.split()[0] for row in table["irregular"].split(",") for form in row.split()[1:]
-        }
-        self.vocabulary |= {word for mark in _MARKS for word in table[mark.lower()] if word.isalpha()}
-        marks = [f"(?P<{mark}>{_any_of(table[mark.lower()])})" for mark in _MARKS]
-        self._marks = re.compile("|".join((f"(?P<{BREAK}>{table['break']})", *marks)))
-        self._stems: dict[str, str] = {}
-
-    def marked(self, folded: str) -> str:
-        """Return a folded text with its marks in capital letters."""
-        return self._marks.sub(lambda match: f" {match.lastgroup} ", folded)
-
-    def person(self, word: str) -> str:
-        """Return the one word for a person who has more than one: ``mother`` for ``mum``."""
-        return self._irregular.get(word, word)
-
-    def stem(self, word: str) -> str:
-        """Return the stem of a word."""
-        stem = self._stems.get(word)
-        if stem is None:
-            stem = self._irregular.get(word) or self._without_ending(word)
-            if len(self._stems) >= _MOST_STEMS:
-                self._stems.clear()
-            self._stems[word] = stem
-        return stem
-
-    def _without_ending(self, word: str) -> str:
-        bare = self._endings.sub("", word)
-        if len(bare) < _SHORT:
-            return word
-        if len(bare) > _SHORT and bare[-1] == bare[-2]:
-            bare = bare[:-1]
-        return bare.rstrip("ey") if len(bare) > _SHORT else bare
-
-
-_MOST_STEMS = 20_000
-_SHORT = 3
-
-
-def _any_of(patterns: Sequence[str]) -> str:
-    return rf"\b(?:{'|'.join(patterns)})\b(?!-)"
-
-
-@cache
-def _languages() -> dict[str, _Language]:
-    return {code: _Language(table) for code, table in _TABLE["languages"].items()}
-
-
-def _names_of(rows: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """Return the names of the rows that each word is in."""
-    names: dict[str, set[str]] = {}
-    for name, words in rows.items():
-        for word in words.replace("|", " ").split():
-            names.setdefault(word, set()).add(name)
-    return {word: frozenset(of_word) for word, of_word in names.items()}
-
-
-def _sides_of(rows: Mapping[str, str]) -> dict[str, tuple[str, int]]:
-    """Return the row and the side of each word."""
-    return {
-        word: (row, side)
-        for row, sides in rows.items()
-        for side, words in enumerate(sides.split("|"))
-        for word in words.split()
-    }
-
-
-_GROUPS = _names_of(_TABLE["groups"])
-_GROUP_NAMES = _names_of({name: row.split("|")[0] for name, row in _TABLE["groups"].items()})
-_TOPICS = _names_of(_TABLE["topics"])
-_OWNED = frozenset(_TABLE["owned"]["groups"].split())
-_DENIALS = {word: frozenset(groups.split()) for word, groups in _TABLE["denials"].items()}
-_NUMBERS = {word: number for number, words in _TABLE["numbers"].items() for word in words.split()}
-_UNITS = {word: unit for unit, words in _TABLE["units"].items() for word in words.split()}
-_STATES = _sides_of(_TABLE["states"])
-_OPPOSITES = _sides_of(_TABLE["opposites"])
-_SCOPES = _sides_of(_TABLE["scopes"])
-_PHRASES = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _TABLE["phrases"].items()))
-_NONE: frozenset[str] = frozenset()
-
-
-def fold(text: str) -> str:
-    """Return the first characters of a text in the form in which they are compared.
-
-    That is lower case, without accents, with clock times, ordinals and large numbers in one form.
-    """
-    text = text[:_MAX_TEXT]
-    if not text.isascii():
-        text = unicodedata.normalize("NFKD", text.replace("\u2019", "'").replace("ß", "ss").replace("œ", "oe"))
-        text = "".join(character for character in text if not unicodedata.combining(character))
-    text = _PHRASES.sub(lambda match: str(match.lastgroup), text.casefold())
-    if _DIGIT.search(text) is None:
-        return text
-    text = _CLOCK.sub(_clock, text)
-    text = _HOURS.sub(lambda match: f"{int(match[1])}:{match[2] or match[3] or '00'}", text)
-    text = _ORDINAL.sub(r"\1", text)
-    return _THOUSANDS.sub(r"\1\2", text)
-
-
-def _clock(match: re.Match[str]) -> str:
-    hour = int(match[1]) % _NOON + (_NOON if match[3] == "p" else 0)
-    return f"{hour}:{match[2] or '00'}"
-
-
 def terms_of(text: str) -> tuple[str, ...]:
     """Return the terms by which the index finds statements about the same thing: stubs of words, groups and topics."""
     words = _TOKEN.findall(fold(text))
-    language = _languages()[_language_of(words)]
+    language = language_of(words)
     terms: dict[str, None] = {}
     for word in words:
         if word in language.function_words or word[0].isdigit():
             continue
         terms[language.stem(word)[:_STUB]] = None
-        terms.update(dict.fromkeys(f"&{name}" for name in _GROUPS.get(word, _NONE) | _DENIALS.get(word, _NONE)))
-        terms.update(dict.fromkeys(f"@{topic}" for topic in _TOPICS.get(word, _NONE)))
-        if word in _STATES:
-            terms[f"={_STATES[word][0]}"] = None
+        terms.update(dict.fromkeys(f"&{name}" for name in GROUPS.get(word, _NONE) | DENIALS.get(word, _NONE)))
+        terms.update(dict.fromkeys(f"@{topic}" for topic in TOPICS.get(word, _NONE)))
+        if word in STATES:
+            terms[f"={STATES[word][0]}"] = None
         if len(terms) >= _MAX_TERMS:
             break
     return tuple(terms)
@@ -255,35 +137,26 @@ def read_claim(text: str) -> Claim:
     """Return the parts of a statement."""
     folded = fold(text)
     words = _TOKEN.findall(folded)
-    code = _language_of(words)
-    language = _languages()[code]
+    language = language_of(words)
     marked = _TOKEN.findall(language.marked(folded))
     clauses = tuple(islice(_clauses(language, marked), _MAX_CLAUSES))
     topical = [word for word in words if word not in language.function_words]
     attribute = language.attributes.search(folded)
     return Claim(
-        code,
         clauses,
         words=_NONE.union(*(clause.words for clause in clauses)),
-        values=frozenset(_NUMBERS.get(word, word) for word in topical if word in _NUMBERS or word[0].isdigit()),
-        units=frozenset(_UNITS[word] for word in topical if word in _UNITS),
-        scopes=_sides(_SCOPES, topical),
-        topics=_union(_TOPICS, topical),
+        values=frozenset(NUMBERS.get(word, word) for word in topical if word in NUMBERS or word[0].isdigit()),
+        units=frozenset(UNITS[word] for word in topical if word in UNITS),
+        scopes=_sides(SCOPES, topical),
+        topics=_union(TOPICS, topical),
         began=BEGAN in marked,
         attribute="" if attribute is None else attribute[0],
-        names=frozenset(map(fold, _NAME.findall(text[:_MAX_TEXT]))),
+        names=frozenset(map(fold, _NAME.findall(text[:MAX_TEXT]))),
         unreal=language.unreal.search(folded) is not None,
     )
 
 
-def _language_of(words: Sequence[str]) -> str:
-    """Return the language that knows most of the words."""
-    distinct = set(words)
-    languages = _languages()
-    return max(languages, key=lambda code: len(languages[code].vocabulary & distinct))
-
-
-def _clauses(language: _Language, words: Sequence[str]) -> Iterator[Clause]:
+def _clauses(language: Language, words: Sequence[str]) -> Iterator[Clause]:
     """Yield the clauses. A clause without a person and marks continues the earlier one: "no meat, fish or eggs"."""
     part: list[str] = []
     stance, person, attitude = 1, "", False
@@ -308,7 +181,7 @@ def _stance(marks: AbstractSet[str]) -> int:
     return -likes if denies else likes
 
 
-def _person(language: _Language, words: Sequence[str]) -> str:
+def _person(language: Language, words: Sequence[str]) -> str:
     """Return the person for whom something is done, or else ``me`` for the user, or else the first other person.
 
     The first other person is the sister in "Gran's sister".
@@ -333,7 +206,7 @@ def _person(language: _Language, words: Sequence[str]) -> str:
     return possessive + language.person(word)
 
 
-def _clause(language: _Language, words: Sequence[str], person: str, stance: int, *, attitude: bool) -> Clause | None:
+def _clause(language: Language, words: Sequence[str], person: str, stance: int, *, attitude: bool) -> Clause | None:
     stems: set[str] = set()
     light: set[str] = set()
     limits: set[str] = set()
@@ -342,9 +215,9 @@ def _clause(language: _Language, words: Sequence[str], person: str, stance: int,
     topical = [form for word in plain if word not in language.function_words for form in (language.stem(word), word)]
     for word in plain:
         limited = limited or word in language.limits
-        if limited and (word in _NUMBERS or word[0].isdigit()):
+        if limited and (word in NUMBERS or word[0].isdigit()):
             limits.add(word)
-        if word in language.ignored or word in _UNITS or word in _NUMBERS or word[0].isdigit():
+        if word in language.ignored or word in UNITS or word in NUMBERS or word[0].isdigit():
             continue
         stem = language.stem(word)
         (light if word in language.light or language.person(word) in person.split() else stems).add(stem)
@@ -355,15 +228,17 @@ def _clause(language: _Language, words: Sequence[str], person: str, stance: int,
     return Clause(
         person,
         frozenset(stems or light),
-        _union(_GROUPS, plain),
-        _union(_GROUP_NAMES, plain) if len(stems) <= _GENERAL else _NONE,
-        _union(_GROUPS, [word for mine, word in _near(plain) if mine in language.mine]) & _OWNED,
-        _union(_DENIALS, plain),
+        _union(GROUPS, plain),
+        _union(GROUP_NAMES, [word for word in plain if not stems or language.stem(word) in stems])
+        if len(stems) <= _GENERAL
+        else _NONE,
+        _union(GROUPS, [word for mine, word in _near(plain) if mine in language.mine]) & OWNED,
+        _union(DENIALS, plain),
         frozenset(limits),
         stance,
         attitude,
-        _sides(_STATES, topical),
-        _sides(_OPPOSITES, topical),
+        _sides(STATES, topical),
+        _sides(OPPOSITES, topical),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from agent_memory_log.memory.conflicts.claims import HELPED, OTHER, Claim, Clause
+from agent_memory_log.memory.conflicts.vocabulary import PREFIXES
 from agent_memory_log.memory.records.reports.conflicts import ConflictKind
 
 _STUB = 4
@@ -25,9 +26,6 @@ _CLOSE = 2
 
 _PREFIXED = 3
 """The least characters of a stem that a prefix denies."""
-
-_PREFIXES = ("un", "in", "im", "il", "ir", "dis", "des", "non-", "miss")
-"""The prefixes that deny a word in one of the languages."""
 
 
 class Difference(msgspec.Struct, frozen=True, gc=False):
@@ -76,7 +74,7 @@ def _negates(words: AbstractSet[str], other_words: AbstractSet[str]) -> bool:
         for shorter, longer in ((words, other_words), (other_words, words))
         for word in shorter
         if len(word) >= _PREFIXED
-        for prefix in _PREFIXES
+        for prefix in PREFIXES
     )
 
 
@@ -202,6 +200,7 @@ def _replaced(earlier: Claim, later: Claim) -> Difference | None:
     favorite = all(any(clause.attitude for clause in claim.clauses) for claim in (earlier, later))
     if earlier.attribute and earlier.attribute == later.attribute and (renamed or alike or favorite):
         return Difference("changed", "attribute")
+    shared = _shared(earlier.words - later.names, later.words)  # a name in both is one value, and not another one
     about = shared + len(earlier.topics & later.topics)
     same_topic = shared and shared * _FEW >= min(len(earlier.words), len(later.words))
     if later.began and (same_topic or (about and earlier.attribute)):

@@ -11,9 +11,6 @@ from agent_memory_log.memory.conflicts.index import Claims, claims_of, is_clause
 from agent_memory_log.memory.records.reports.conflicts import RECONCILED, Conflict, ConflictsSlice
 from agent_memory_log.memory.stream.state import Live, State
 
-SLICE = 500
-"""The number of records of one slice by default."""
-
 MOST_CONFLICTS = 8
 """The most conflicts of a record with older ones. The most similar ones count."""
 
@@ -27,7 +24,7 @@ def conflicts_of(state: State, live: Live, now: datetime) -> tuple[Conflict, ...
     return conflicts_among(claims, live, lives_of(state, claims.candidates(live)), now)
 
 
-def conflicts_in(state: State, now: datetime, after: int = 0, limit: int = SLICE) -> ConflictsSlice:
+def conflicts_in(state: State, now: datetime, after: int, limit: int) -> ConflictsSlice:
     """Return the conflicts of the next records of a state, each with older records. So each pair is found once.
 
     Args:
@@ -36,13 +33,12 @@ def conflicts_in(state: State, now: datetime, after: int = 0, limit: int = SLICE
         after: The position of the earlier slice. 0: begin with the first record.
         limit: The most records of the slice.
     """
-    claims = claims_of(state)
     conflicts: list[Conflict] = []
     position, count = after, 0
-    for live in lives_of(state, claims.after(after)):
+    for live in lives_of(state, claims_of(state).after(after)):
         if count == limit:
             return ConflictsSlice(tuple(conflicts), position, more=True)
-        conflicts += conflicts_among(claims, live, lives_of(state, claims.candidates(live)), now)
+        conflicts += conflicts_of(state, live, now)
         position, count = live.seq, count + 1
     return ConflictsSlice(tuple(conflicts), position, more=False)
 

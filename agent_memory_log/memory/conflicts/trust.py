@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import prod
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from agent_memory_log.memory.records.record import Source
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS, Trust
 from agent_memory_log.memory.stream.state import Live, State
 
@@ -25,7 +24,6 @@ HALF_LIFE_DAYS = 1_000
 _PRIOR = 2
 """The weight of ``Source.reliability``, in records: that of a Beta distribution with no observations."""
 
-_SECONDS_A_DAY = 86_400
 _DIGITS = 3
 
 _SourceId = tuple[str, str]
@@ -83,12 +81,8 @@ def _sources_of(live: Live) -> dict[_SourceId, float]:
     runs = dict.fromkeys(("run", f"{item.agent}/{item.run}") for item in live.memory.evidence)
     sources = dict.fromkeys(runs, source.reliability)
     if live.stated or not sources:
-        sources[_id_of(source)] = source.reliability
+        sources[source.kind, source.id] = source.reliability
     return sources
-
-
-def _id_of(source: Source) -> _SourceId:
-    return source.kind, source.id
 
 
 def trust_in(state: State, live: Live, now: datetime) -> Trust:
@@ -99,7 +93,7 @@ def trust_in(state: State, live: Live, now: datetime) -> Trust:
     opponents = [state.records[other] for other in reputation.opponents.get(live.id, ())]
     against = sum(_corroborated(reputation, _sources_of(other)) for other in opponents)
     doubt = corroborated / (corroborated + against) if against else 1.0
-    age_days = max(0.0, (now - live.updated).total_seconds() / _SECONDS_A_DAY)
+    age_days = max(0.0, (now - live.updated) / timedelta(days=1))
     freshness = 0.5 ** (age_days / HALF_LIFE_DAYS)
     first = next(iter(sources))
     return Trust(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from agent_memory_log.errors import AccessDenied
-from agent_memory_log.memory.operations import BuildContext, ListTextsToEmbed, Search, StoreVectors
+from agent_memory_log.errors import AgentMemoryLogError
+from agent_memory_log.memory.operations import MOST_QUERY, BuildContext, ListTextsToEmbed, Search, StoreVectors
 from agent_memory_log.memory.records.arguments import Operation, Result
-from agent_memory_log.memory.records.reports.outcomes import Hits, MemoryContext
+from agent_memory_log.memory.records.reports.outcomes import Hits, MemoryContext, without_embedding
 from agent_memory_log.memory.records.vectors import TextToEmbed, TextVectors
 from agent_memory_log.memory.search.searching import check_embedder, embed_query
 from agent_memory_log.memory.stream.context import Served
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 _AT_ONCE_CHARACTERS = 4 * 1024 * 1024
 """About the most characters of vectors in one call."""
 
-_ATTEMPTS = 100
+_ROUNDS = 1_000
+"""The most lists of texts that are embedded for one search. The next search continues."""
 
-_READ_ONLY = "texts without vectors were compared by words, because the token may not write"
-_REPLACED = "other clients kept changing the texts while they were embedded, words alone were compared"
+_BY_WORDS = "texts without vectors were compared by words"
 
 
 def execute_on_server(operation: Operation[Result], context: Served) -> Steps[Result]:
@@ -43,25 +43,30 @@ def _sent(operation: Operation[Result], context: Served) -> Steps[Result]:
 
 
 def _with_vectors(call: Search | BuildContext, context: Served, embedder: Embedder) -> Steps[Hits | MemoryContext]:
-    """Embed a query and the texts without vectors, and send the query with its vectors.
+    """Send a query with its vectors. If texts without vectors were compared, embed them and send the query again.
 
-    If this fails, words alone are compared. The result then has a note, as that of an embedded store.
+    If the embedder fails, words alone are compared. The result then has a note, as that of an embedded store.
     """
     check_embedder(embedder)
     if not call.query.strip():
         return (yield from _sent(_either(call), context))
     from agent_memory_log.memory.search.packing import sent_query  # noqa: PLC0415  # needs the extra recall
 
-    embedded, fixed = yield from work(lambda: embed_query(embedder, call.query))
+    embedded, fixed = yield from work(lambda: embed_query(embedder, call.query[:MOST_QUERY]))
     note = embedded.note
     if not note:
-        note = yield from _embed_lacking(call, context, fixed)
-    if not note or note == _READ_ONLY:
-        call = msgspec.structs.replace(call, vectors=sent_query(embedded))
-    result = yield from _sent(_either(call), context)
-    if isinstance(result, Hits):
-        return Hits(result, result.note or note)
-    return msgspec.structs.replace(result, note=result.note or note)
+        with_vectors = _either(msgspec.structs.replace(call, vectors=sent_query(embedded)))
+        result = yield from _sent(with_vectors, context)
+        if not result.scopes_to_embed:
+            return result
+        try:
+            note = yield from _embed_texts(result.scopes_to_embed, context, fixed)
+        except AgentMemoryLogError as error:
+            return without_embedding(result, f"{_BY_WORDS}: {error}")
+        if not note:
+            result = yield from _sent(with_vectors, context)
+            return without_embedding(result, _BY_WORDS) if result.scopes_to_embed else result
+    return without_embedding((yield from _sent(_either(call), context)), note)
 
 
 def _either(call: Search | BuildContext) -> Operation[Hits | MemoryContext]:
@@ -69,29 +74,24 @@ def _either(call: Search | BuildContext) -> Operation[Hits | MemoryContext]:
     return cast("Operation[Hits | MemoryContext]", call)
 
 
-def _embed_lacking(call: Search | BuildContext, context: Served, embedder: Embedder) -> Steps[str]:
-    """Embed the texts that a search covers, and store their vectors. Returns a note about a failure, or ``""``."""
+def _embed_texts(scopes: Sequence[str], context: Served, embedder: Embedder) -> Steps[str]:
+    """Embed the texts of scopes, and store their vectors. Returns a note about a failure of the embedder, or ``""``."""
     from agent_memory_log.recall import embed  # noqa: PLC0415  # needs the extra recall
 
     model, dimension = embedder.model, embedder.dimension
-    attempts = 0
-    while True:
-        texts = yield from _sent(ListTextsToEmbed(model, dimension, scopes=call.scopes), context)
-        if not texts:
-            return ""
-        try:
-            yield from _sent(StoreVectors(model, dimension, ()), context)  # before the work of the model
-        except AccessDenied:
-            return _READ_ONLY
+    previous: Sequence[TextToEmbed] = ()
+    for _ in range(_ROUNDS):
+        texts = yield from _sent(ListTextsToEmbed(model, dimension, scopes=tuple(scopes)), context)
+        if not texts or texts == previous:
+            break
         embedded = yield from work(lambda: embed(embedder, [text.text for text in texts], "document"))  # noqa: B023  # called at once
         if embedded.embeddings is None:
             return embedded.note
-        stored = 0
-        for vectors in _parts(texts, embedded):
-            stored += (yield from _sent(StoreVectors(model, dimension, vectors), context)).stored
-        attempts = 0 if stored else attempts + 1
-        if attempts == _ATTEMPTS:
-            return _REPLACED
+        parts = yield from work(lambda: list(_parts(texts, embedded)))  # noqa: B023  # called at once
+        for vectors in parts:
+            yield from _sent(StoreVectors(model, dimension, vectors), context)
+        previous = texts
+    return ""
 
 
 def _parts(texts: Sequence[TextToEmbed], embedded: Embedded) -> Iterator[tuple[TextVectors, ...]]:

@@ -34,8 +34,6 @@ def texts_to_embed(context: Context, call: ListTextsToEmbed) -> Steps[tuple[Text
     texts: list[TextToEmbed] = []
     size = 0
     with _indexes_of(context, scopes) as indexes:
-        for index in indexes:
-            yield from index.check_model(model)
         for scope, index in zip(scopes, indexes, strict=True):
             for name, text in (yield from index.lacking(model, call.limit)):
                 size += len(text)

@@ -11,7 +11,7 @@ A record has no stored strength. All values are computed from its events when th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -38,7 +38,7 @@ An importance of 1 multiplies it by 4, and an importance of 0 divides it by 4. S
 never used has a retrievability of 0.1 after 60 days.
 """
 
-_SECONDS_A_DAY = 86_400
+_DAY = timedelta(days=1)
 
 
 class Strength(msgspec.Struct, frozen=True):
@@ -99,9 +99,9 @@ def idle_days(live: Live, used: tuple[int, ...], at: datetime) -> float:
     ``used`` has the days of use up to ``at``. The hour of a use is unknown, so it counts from the start of its day.
     """
     stated = live.updated if live.updated <= at else live.created
-    idle = max(0.0, (at - stated).total_seconds() / _SECONDS_A_DAY)
+    idle = max(0.0, (at - stated) / _DAY)
     if not used:
         return idle
     midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    since_midnight = (at - midnight).total_seconds() / _SECONDS_A_DAY
+    since_midnight = (at - midnight) / _DAY
     return min(idle, at.astimezone(UTC).toordinal() - used[-1] + since_midnight)

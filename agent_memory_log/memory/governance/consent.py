@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
@@ -19,8 +20,7 @@ from agent_memory_log.memory.records.protocols import Refusal
 from agent_memory_log.memory.records.quotas import LimitUse
 from agent_memory_log.memory.records.record import Source
 from agent_memory_log.memory.records.reports.outcomes import ForgetReport, Outcome
-from agent_memory_log.memory.search.index_files import erase_from_index
-from agent_memory_log.memory.stream.context import Context
+from agent_memory_log.memory.stream.context import Context, Hooks
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.upkeep.erasing import Reach, Target, erase
@@ -44,21 +44,16 @@ def give_consent(context: Context, call: GiveConsent) -> Steps[Outcome]:
 def _write(context: Context, call: AskConsent | GiveConsent, status: Literal["asked", "given"]) -> Steps[Outcome]:
     candidate = _candidate(context, call, status)
     scope, key = candidate.scope, candidate.key
-    unchanged: list[Outcome] = []
 
-    def decide(state: State, now: datetime) -> Decisions:
-        unchanged.clear()
-        decisions = Decisions(state, scope, now, None, context.subject(scope).agent)
+    def decide(decisions: Decisions) -> Outcome:
         live = decisions.keyed(Consent.kind, key)
         is_given = live is not None and isinstance(live.data, Consent) and live.data.status == "given"
-        if live is not None and is_given and not live.is_expired(now):
-            unchanged.append(Outcome("unchanged", scope, Consent.kind, key, live.record(scope, now)))
-        else:
-            decisions.write(candidate, phase=_PHASE)
-        return decisions
+        if live is not None and is_given and not live.is_expired(decisions.now):
+            return Outcome("unchanged", scope, Consent.kind, key, live.record(scope, decisions.now))
+        decisions.write(candidate)
+        return decisions.outcomes[0]
 
-    decisions = yield from decided(context, scope, decide)
-    return (*unchanged, *decisions.outcomes)[0]
+    return (yield from decided(context, scope, decide, _PHASE))
 
 
 def withdraw_consent(context: Context, call: WithdrawConsent) -> Steps[ForgetReport]:
@@ -69,32 +64,33 @@ def withdraw_consent(context: Context, call: WithdrawConsent) -> Steps[ForgetRep
     def is_about(kind: str, key: str) -> bool:
         return kind == call.kind and (not folded_key or fold_key(key) == folded_key)
 
-    def chooses(live: Live) -> bool:
+    def is_record_about(live: Live) -> bool:
         return is_about(live.memory.kind, live.memory.key)
 
-    def chooses_note(blocked: MemoryBlocked) -> bool:
+    def is_note_about(blocked: MemoryBlocked) -> bool:
         return is_about(blocked.kind, blocked.key)
 
     def consent(state: State, now: datetime) -> list[Event]:
-        decisions = Decisions(state, scope, now, None, context.subject(scope).agent)
-        decisions.write(candidate, phase=_PHASE)
+        decisions = Decisions(context, scope, state, now, _PHASE)
+        decisions.write(candidate)
         return decisions.events
 
-    target = Target(lambda ledger: with_merged(ledger, chooses), chooses_note, also=consent)
-    report = yield from erase(context, scope, target, Reach(call.evidence))
-    yield from erase_from_index(context.subject(scope), context.indexes.folder)
-    return report
+    target = Target(lambda ledger: with_merged(ledger, is_record_about), is_note_about, also=consent)
+    return (yield from erase(context, scope, target, Reach(call.evidence)))
 
 
 def read_quotas(context: Context, call: ReadQuotas) -> Steps[tuple[LimitUse, ...]]:
     """Return the use of each limit in each scope."""
     uses: list[LimitUse] = []
-    hooks = context.hooks
     for scope in context.readable(call.scopes):
         subject = context.subject(scope)
         yield from subject.refresh()
-        uses += subject.ask(lambda state: Room(state, hooks.max_keyed, hooks.quotas).use(scope))  # noqa: B023  # called at once
+        uses += subject.ask(partial(_uses, context.hooks, scope))
     return tuple(uses)
+
+
+def _uses(hooks: Hooks, scope: str, state: State) -> tuple[LimitUse, ...]:
+    return Room(state, hooks.max_keyed, hooks.quotas).use(scope)
 
 
 def _candidate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 import msgspec
 
@@ -16,12 +17,11 @@ from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import Maintain, Separate
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.protocols import Violation
-from agent_memory_log.memory.records.quotas import Quotas
-from agent_memory_log.memory.records.record import RESTORES, Record
+from agent_memory_log.memory.records.record import RESTORES
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS
-from agent_memory_log.memory.records.reports.outcomes import WriteReport
+from agent_memory_log.memory.records.reports.outcomes import Outcome, WriteReport
 from agent_memory_log.memory.stream.context import Context
-from agent_memory_log.memory.stream.history import CONSOLIDATED, Ledger
+from agent_memory_log.memory.stream.history import CONSOLIDATED, Closed, Ledger
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.upkeep.archiving import repeated
 from agent_memory_log.models.tokens import CountTokens, default_counter
@@ -63,72 +63,49 @@ def _tokens(live: Live, count: CountTokens) -> int:
     return count(f"{live.memory.key}: {live.data.record_value}")
 
 
-class Returning(Decisions):
-    """The decision to write archived parts again whose consolidated record is gone or has an old value.
+def bring_back(decisions: Decisions, ledger: Ledger) -> list[tuple[Live, str]]:
+    """Write archived parts again whose consolidated record is gone or has an old value. Return them, each with why.
 
     A consolidated record falls with the evidence of one part. The other parts then become active again. It has an old
     value if the key of a part has a newer record. Then the newer record stays, and the other parts become active again.
     """
-
-    def __init__(self, state: State, scope: str, now: datetime, ledger: Ledger) -> None:
-        super().__init__(state, scope, now, None)
-        self.returned: list[tuple[Record, str]] = []
-        repeats = {link.target for live, _ in ledger.lives() for link in live.memory.links if link.type == RESTORES}
-        stale: dict[str, None] = {}
-        for closed in ledger.closed.values():
-            memory = closed.live.memory
-            if closed.reason == CONSOLIDATED and closed.by in state.records and state.find(memory.kind, memory.key):
-                stale[closed.by] = None
-        if stale:
-            self.close([state.records[record] for record in stale], "archived", reason=SEPARATED)
-        for closed in ledger.closed.values():
-            is_gone = closed.by not in state.records and closed.by not in ledger.closed
-            if closed.reason != CONSOLIDATED or closed.live.id in repeats or not (is_gone or closed.by in stale):
-                continue
-            record = closed.live.record_as(scope, "archived")
-            candidate = repeated(record)
-            if not (record.key and state.find(record.kind, record.key)) and not self._is_over(candidate, now):
-                self.write(candidate, phase="maintain")
-                why = "the consolidated record lost a part" if is_gone else "another part has a newer value"
-                self.returned.append((record, why))
-
-    @staticmethod
-    def _is_over(candidate: Candidate, now: datetime) -> bool:
-        end = candidate.end(now)
-        return end is not None and end <= now
+    state = decisions.state
+    consolidated = [closed for closed in ledger.closed.values() if closed.reason == CONSOLIDATED]
+    repeats = {link.target for live, _ in ledger.lives() for link in live.memory.links if link.type == RESTORES}
+    stale = dict.fromkeys(closed.by for closed in consolidated if closed.by in state.records and _newer(state, closed))
+    if stale:
+        decisions.close([state.records[record] for record in stale], "archived", reason=SEPARATED)
+    returned: list[tuple[Live, str]] = []
+    for closed in consolidated:
+        is_gone = closed.by not in state.records and closed.by not in ledger.closed
+        is_due = (is_gone or closed.by in stale) and closed.live.id not in repeats
+        if not is_due or _newer(state, closed) or closed.live.is_expired(decisions.now):
+            continue
+        candidate = repeated(closed.live.record_as(decisions.scope, "archived"))
+        outcome = None if decisions.refusal(candidate) else decisions.write(candidate)  # the next round tries again
+        if outcome is not None and outcome.action == "written":
+            why = "the consolidated record lost a part" if is_gone else "another part has a newer value"
+            returned.append((closed.live, why))
+    return returned
 
 
-class Consolidating(Decisions):
-    """The decision to carry out plans. A plan whose records changed meanwhile, or whose record is blocked, is left out.
+def _newer(state: State, closed: Closed) -> Live | None:
+    """Return the active record with the key of a closed one, or None."""
+    return state.find(closed.live.memory.kind, closed.live.memory.key)
 
-    Args:
-        plans: The plans.
-        quotas: The limits of the subject.
+
+def consolidate(plans: Sequence[Plan], decisions: Decisions) -> list[tuple[Live, Plan]]:
+    """Carry out plans. Return the new records, each with its plan.
+
+    A plan whose records changed meanwhile, or whose record is blocked, is left out.
     """
-
-    def __init__(self, state: State, scope: str, now: datetime, plans: Sequence[Plan], quotas: Quotas) -> None:
-        super().__init__(state, scope, now, None, quotas=quotas)
-        self.consolidated: list[tuple[Record, Plan]] = []
-        for plan in plans:
-            if plan.holds(state):
-                parts = [state.records[part.id] for part in plan.parts]
-                record = self.consolidate(plan.candidate, parts)
-                if record is not None:
-                    self.consolidated.append((record, plan))
-
-
-class _Separating(Decisions):
-    def __init__(self, state: State, scope: str, now: datetime, record: str, parts: Sequence[Judged]) -> None:
-        super().__init__(state, scope, now, None)
-        live = state.active(record, now)
-        if live is None:
-            return
-        self.close([live], "archived", reason=SEPARATED)
-        for part in parts:
-            if part.reason:
-                self.block(part.candidate, part.reason, phase="separate")
-            else:
-                self.write(part.candidate, phase="separate")
+    consolidated: list[tuple[Live, Plan]] = []
+    for plan in plans:
+        if plan.holds(decisions.state):
+            live = decisions.consolidate(plan.candidate, [decisions.state.records[part.id] for part in plan.parts])
+            if live is not None:
+                consolidated.append((live, plan))
+    return consolidated
 
 
 def separate(context: Context, call: Separate) -> Steps[WriteReport]:
@@ -143,10 +120,18 @@ def separate(context: Context, call: Separate) -> Steps[WriteReport]:
         judged = judge(context, candidates, "import")
         if isinstance(judged, Violation):
             raise MemoryStopped(f"the policy does not allow these memories: {judged.reason}", reason=judged.reason)
-        decisions = yield from decided(
-            context,
-            scope,
-            lambda state, now: _Separating(state, scope, now, call.id, judged),  # noqa: B023  # called at once
-        )
-        return WriteReport("ok", "", tuple(decisions.outcomes))
+        outcomes = yield from decided(context, scope, partial(_separate, call.id, judged), "separate")
+        return WriteReport("ok", "", tuple(outcomes))
     raise InvalidArgument(f"{in_quotes(call.id)} is no active record that was consolidated from other records")
+
+
+def _separate(record: str, parts: Sequence[Judged], decisions: Decisions) -> list[Outcome]:
+    live = decisions.state.active(record, decisions.now)
+    if live is not None:
+        decisions.close([live], "archived", reason=SEPARATED)
+        for part in parts:
+            if part.reason:
+                decisions.block(part.candidate, part.reason)
+            else:
+                decisions.write(part.candidate)
+    return decisions.outcomes

@@ -8,22 +8,24 @@ next call continues at the stored position, and two processes that work at the s
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from agent_memory_log.memory.conflicts.finding import conflicts_in
 from agent_memory_log.memory.governance.ageing import strength_of
-from agent_memory_log.memory.governance.consolidation import Consolidating, Plan, Returning, groups_of
+from agent_memory_log.memory.governance.consolidation import Plan, bring_back, consolidate, groups_of
 from agent_memory_log.memory.governance.summaries import candidate_for
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import Maintain
-from agent_memory_log.memory.records.record import Link, Record
+from agent_memory_log.memory.records.record import Link
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS, RECONCILED
-from agent_memory_log.memory.records.reports.upkeep import MaintainReport, Upkeep
+from agent_memory_log.memory.records.reports.upkeep import Layer, MaintainReport, Upkeep
 from agent_memory_log.memory.search.index_files import erase_from_index
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import Ledger
@@ -44,7 +46,7 @@ STEPS = (RETURN, AGE, CONFLICTS, CONSOLIDATE, DONE)
 WEAK = "weak"
 """The reason of a record that was archived because it was weak and unused."""
 
-_Decisions = TypeVar("_Decisions", bound=Decisions)
+_PHASE = "maintain"
 _Answer = TypeVar("_Answer")
 
 
@@ -69,29 +71,33 @@ class _Report:
     def __init__(self, limit: int | None) -> None:
         self.left = math.inf if limit is None else limit
         self.purged = self.checked = self.remaining = 0
-        self.changes: dict[str, list[Upkeep]] = {}
+        self._changes: dict[str, list[Upkeep]] = {}
 
-    def add(self, action: str, record: Record, why: str, parts: Sequence[str] = ()) -> None:
-        change = Upkeep(record.id, record.scope, record.kind, record.key, why, tuple(parts))
-        self.changes.setdefault(action, []).append(change)
+    def add(self, part: _Slice) -> None:
+        self.checked += part.handled
+        self.left -= part.handled
+        for action, change in part.changes:
+            self._changes.setdefault(action, []).append(change)
 
-    def count(self, records: int) -> None:
-        self.checked += records
-        self.left -= records
+    def slice_size(self) -> int:
+        return int(min(SLICE, self.left))
 
     def result(self) -> MaintainReport:
-        changes = {action: tuple(group) for action, group in self.changes.items()}
+        changes = {action: tuple(group) for action, group in self._changes.items()}
         return MaintainReport(**changes, purged=self.purged, checked=self.checked, remaining=self.remaining)
 
 
-class _Slice(Decisions):
-    """The decisions of one slice, the changes for the report, and the position that the round then has."""
+class _Slice:
+    """The decisions of one slice, its changes for the report, and the number of records that it looked at."""
 
-    def __init__(self, state: State, scope: str, now: datetime) -> None:
-        super().__init__(state, scope, now, None)
-        self.changes: list[tuple[str, Record, str, tuple[str, ...]]] = []
+    def __init__(self, decisions: Decisions) -> None:
+        self.decisions = decisions
+        self.changes: list[tuple[str, Upkeep]] = []
         self.handled = 0
-        self.reached = MemoryMaintained(now, RETURN)
+
+    def note(self, action: str, live: Live, why: str, *parts: str) -> None:
+        change = Upkeep(live.id, self.decisions.scope, live.memory.kind, live.memory.key, why, parts)
+        self.changes.append((action, change))
 
 
 class _Round:
@@ -111,173 +117,160 @@ class _Round:
         """Do all steps from the stored position on, until the limit is reached."""
         if not self._subject.ask(lambda state: state.version):
             return  # no memory, so nothing is written
-        for step in STEPS[:-1]:
-            if STEPS.index(step) < STEPS.index(self._position.step):
+        functions = (self._return, self._age, self._find_conflicts, self._consolidate)
+        for number, step in enumerate(functions):
+            if number < STEPS.index(self._position.step):
                 continue
             if self._report.left > 0:
-                yield from {
-                    RETURN: self._return,
-                    AGE: self._age,
-                    CONFLICTS: self._find_conflicts,
-                    CONSOLIDATE: self._consolidate,
-                }[step]()
-            if self._position.step == step:
-                steps_left = len(STEPS) - 2 - STEPS.index(step)
-                active = self._ask(lambda state: len(state.records))
-                self._report.remaining += self._to_do() + steps_left * active
+                yield from step()
+            if self._position.step == STEPS[number]:
+                seqs = self._ask(lambda state: [live.seq for live in state.records.values()])
+                to_do = sum(seq > self._position.after for seq in seqs)
+                self._report.remaining += to_do + (len(functions) - 1 - number) * len(seqs)
                 return
-
-    def _to_do(self) -> int:
-        after = self._position.after
-        return self._ask(lambda state: sum(live.seq > after for live in state.records.values()))
 
     def _ask(self, question: Callable[[State], _Answer]) -> _Answer:
         return self._subject.ask(question) if self._copy is None else question(self._copy)
 
-    def _decided(self, decide: Callable[[State, datetime], _Decisions]) -> Steps[_Decisions]:
-        """Decide and append, or in a dry run fold the events into the copy of the state."""
-        if self._copy is None:
-            return (yield from decided(self._context, self._scope, decide))
-        decisions = decide(self._copy, self._context.hooks.now())
-        first = self._copy.version + 1
-        events = [msgspec.structs.replace(event, seq=seq) for seq, event in enumerate(decisions.events, first)]
-        self._copy.fold(events, self._copy.version + len(events))
-        return decisions
+    def _append(self, do: Callable[[_Slice], _Answer]) -> Steps[_Answer]:
+        """Decide and append, or in a dry run fold the events into the copy of the state. Then report the changes."""
 
-    def _slice(self, step: str, do: Callable[[_Slice, State, datetime], tuple[str, int]]) -> Steps[bool]:
+        def decide(decisions: Decisions) -> tuple[_Slice, _Answer]:
+            part = _Slice(decisions)
+            return part, do(part)
+
+        if self._copy is None:
+            part, answer = yield from decided(self._context, self._scope, decide, _PHASE)
+        else:
+            part, answer = decide(Decisions(self._context, self._scope, self._copy, self._context.hooks.now(), _PHASE))
+            events = [
+                msgspec.structs.replace(event, seq=seq)
+                for seq, event in enumerate(part.decisions.events, self._copy.version + 1)
+            ]
+            self._copy.fold(events, self._copy.version + len(events))
+        self._report.add(part)
+        return answer
+
+    def _slice(self, step: str, do: Callable[[_Slice], tuple[str, int]]) -> Steps[bool]:
         """Carry out one slice of a step, unless another process has moved the stored position.
 
         ``do`` decides and returns the next position. Returns whether the step continues.
         """
 
-        def decide(state: State, now: datetime) -> _Slice:
-            part = _Slice(state, self._scope, now)
-            if state.maintained in (self._stored, None):
-                next_step, after = do(part, state, now)
-                part.reached = msgspec.structs.replace(self._position, step=next_step, after=after)
-                part.add(part.reached)
-            else:
-                part.reached = state.maintained
-            return part
+        def move(part: _Slice) -> MemoryMaintained:
+            stored = part.decisions.state.maintained
+            if stored is not None and stored != self._stored:
+                return stored
+            next_step, after = do(part)
+            position = msgspec.structs.replace(self._position, step=next_step, after=after)
+            part.decisions.add(position)
+            return position
 
-        part = yield from self._decided(decide)
-        self._position = self._stored = part.reached
-        self._report.count(part.handled)
-        for change in part.changes:
-            self._report.add(*change)
+        self._position = self._stored = yield from self._append(move)
         return self._position.step == step and self._report.left > 0
 
     def _return(self) -> Steps[None]:
-        ledger = yield from self._context.subject(self._scope).ledger()
+        ledger = yield from self._subject.ledger()
+        yield from self._slice(RETURN, partial(self._bring_back, ledger))
 
-        def do(part: _Slice, state: State, now: datetime) -> tuple[str, int]:
-            returning = Returning(state, self._scope, now, ledger)
-            part.events.extend(returning.events)
-            part.changes.extend(("returned", record, why, ()) for record, why in returning.returned)
-            ended = _ended_conflicts(ledger, self._scope, self._position.since)
-            part.changes.extend(("conflicts_resolved", record, why, (other,)) for record, other, why in ended)
-            return AGE, 0
-
-        yield from self._slice(RETURN, do)
+    def _bring_back(self, ledger: Ledger, part: _Slice) -> tuple[str, int]:
+        for live, why in bring_back(part.decisions, ledger):
+            part.note("returned", live, why)
+        for outcome in part.decisions.outcomes:
+            if outcome.action == "archived" and outcome.record is not None:
+                record = outcome.record
+                change = Upkeep(record.id, record.scope, record.kind, record.key, "the memory is over its limit")
+                part.changes.append(("decayed", change))
+        for live, other, why in _ended_conflicts(ledger, self._position.since):
+            part.note("conflicts_resolved", live, why, other)
+        return AGE, 0
 
     def _age(self) -> Steps[None]:
-        seqs = self._ask(lambda state: [(live.seq, live.id) for live in state.records.values()])
-        begin = next((place for place, (seq, _) in enumerate(seqs) if seq > self._position.after), len(seqs))
-        while True:
-            end = begin + int(min(SLICE, self._report.left))
-            records = [record for _, record in seqs[begin:end]]
-            is_last = end >= len(seqs)
-            reached = (CONFLICTS, 0) if is_last else (AGE, seqs[end - 1][0])
+        ids = self._ask(lambda state: {live.seq: live.id for live in state.records.values()})
+        seqs = list(ids)
+        is_open = True
+        while is_open:
+            begin = bisect_right(seqs, self._position.after)
+            end = begin + self._report.slice_size()
+            records = [ids[seq] for seq in seqs[begin:end]]
+            reached = (CONFLICTS, 0) if end >= len(seqs) else (AGE, seqs[end - 1])
+            is_open = yield from self._slice(AGE, partial(self._age_records, records, reached))
 
-            def do(part: _Slice, state: State, now: datetime) -> tuple[str, int]:
-                self._age_records(part, state, now, records)  # noqa: B023  # called before the next round
-                return reached  # noqa: B023
-
-            if not (yield from self._slice(AGE, do)):
-                return
-            begin = next((place for place in range(begin, len(seqs)) if seqs[place][0] > self._position.after), end)
-
-    def _age_records(self, part: _Slice, state: State, now: datetime, records: Sequence[str]) -> None:
-        lives = [state.records[record] for record in records if record in state.records]
+    def _age_records(self, records: Sequence[str], reached: tuple[str, int], part: _Slice) -> tuple[str, int]:
+        state, now = part.decisions.state, part.decisions.now
         part.handled = len(records)
-        expired = [live for live in lives if live.is_expired(now)]
+        expired: list[Live] = []
         weak: list[Live] = []
-        for live in lives:
+        for live in (state.records[record] for record in records if record in state.records):
             strength = strength_of(live, now)
-            record = live.record(self._scope, now)
             idle = f"not stated or used for {strength.idle_days:.0f} days"
             if live.is_expired(now):
-                part.changes.append(("expired", record, "its time ended", ()))
+                expired.append(live)
+                part.note("expired", live, "its time ended")
             elif strength.retrievability < self._call.weak_below and strength.idle_days >= self._call.unused_days:
                 weak.append(live)
-                why = f"retrievability {strength.retrievability:.2f}, {idle}"
-                part.changes.append(("decayed", record, why, ()))
-            else:
-                self._note_layer(part, live, record, now)
+                part.note("decayed", live, f"retrievability {strength.retrievability:.2f}, {idle}")
+            elif strength.layer != (before := self._layer_before(live)):
+                days = f"stability {strength.stability_days:.0f} days, used on {strength.used_on_days} days"
+                action = "promoted" if strength.layer == "long_term" else "demoted"
+                part.note(action, live, f"{before} to {strength.layer}: {days}, {idle}")
         if expired:
-            part.close(expired, "expired", reason="expired")
+            part.decisions.close(expired, "expired", reason="expired")
         if weak:
-            part.close(weak, "archived", reason=WEAK)
+            part.decisions.close(weak, "archived", reason=WEAK)
+        return reached
 
-    def _note_layer(self, part: _Slice, live: Live, record: Record, now: datetime) -> None:
-        """Note a change of the layer since the last round. A record that is new since then was in ``working``."""
+    def _layer_before(self, live: Live) -> Layer:
+        """Return the layer of a record in the last round. A record that is new since then was in ``working``."""
         since = self._position.since
-        before = "working" if since is None or live.created > since else strength_of(live, since).layer
-        strength = strength_of(live, now)
-        if strength.layer != before:
-            action = "promoted" if strength.layer == "long_term" else "demoted"
-            why = (
-                f"{before} to {strength.layer}: stability {strength.stability_days:.0f} days, "
-                f"used on {strength.used_on_days} days, not stated or used for {strength.idle_days:.0f} days"
-            )
-            part.changes.append((action, record, why, ()))
+        return "working" if since is None or live.created > since else strength_of(live, since).layer
 
     def _find_conflicts(self) -> Steps[None]:
-        def do(part: _Slice, state: State, now: datetime) -> tuple[str, int]:
-            size = int(min(SLICE, self._report.left))
-            conflicts = conflicts_in(state, now, self._position.after, size)
-            links: dict[str, list[Link]] = {}
-            for conflict in conflicts.conflicts:
-                live, link = state.records[conflict.record], Link(CONTRADICTS, conflict.other)
-                if not _are_linked(live, state.records[conflict.other]):
-                    links.setdefault(live.id, []).append(link)
-                    record = live.record(self._scope, now)
-                    why = f"{conflict.kind}: {conflict.reason}"
-                    part.changes.append(("conflicts_found", record, why, (conflict.other,)))
-            for record_id, new in links.items():
-                old = state.records[record_id].memory.links
-                part.add(MemoryChanged(record=record_id, changed=("links",), links=(*old, *new)))
-            if conflicts.more:
-                part.handled = size
-                return CONFLICTS, conflicts.position
-            part.handled = sum(live.seq > self._position.after for live in state.records.values())
-            return CONSOLIDATE, 0
-
-        while (yield from self._slice(CONFLICTS, do)):
+        while (yield from self._slice(CONFLICTS, self._link_conflicts)):
             pass
+
+    def _link_conflicts(self, part: _Slice) -> tuple[str, int]:
+        state, after, size = part.decisions.state, self._position.after, self._report.slice_size()
+        conflicts = conflicts_in(state, part.decisions.now, after, size)
+        links: dict[str, list[Link]] = {}
+        for conflict in conflicts.conflicts:
+            live, other = state.records[conflict.record], state.records[conflict.other]
+            if not _are_linked(live, other):
+                links.setdefault(live.id, list(live.memory.links)).append(Link(CONTRADICTS, other.id))
+                part.note("conflicts_found", live, f"{conflict.kind}: {conflict.reason}", other.id)
+        for record, all_links in links.items():
+            part.decisions.add(MemoryChanged(record=record, changed=("links",), links=tuple(all_links)))
+        if conflicts.more:
+            part.handled = size
+            return CONFLICTS, conflicts.position
+        part.handled = sum(live.seq > after for live in state.records.values())
+        return CONSOLIDATE, 0
 
     def _consolidate(self) -> Steps[None]:
         lives = self._ask(lambda state: [msgspec.structs.replace(live) for live in state.records.values()])
         groups = yield from groups_of(self._context, lives, self._context.hooks.now(), self._call)
         by_id = {live.id: live for live in lives}
+        may_ask = not self._call.dry_run
         for begin in range(0, len(groups), GROUPS_AT_ONCE):
             plans: list[Plan] = []
+            handled = 0
             for group in groups[begin : begin + GROUPS_AT_ONCE]:
                 parts = tuple(by_id[record] for record in group.records)
-                self._report.count(len(parts))
-                candidate = yield from candidate_for(
-                    self._context, self._scope, group, parts, may_ask=not self._call.dry_run
-                )
+                handled += len(parts)
+                candidate = yield from candidate_for(self._context, self._scope, group, parts, may_ask=may_ask)
                 if candidate is not None:
                     plans.append(Plan(group, parts, candidate))
-            quotas = self._context.hooks.quotas
-            done = yield from self._decided(lambda state, now: Consolidating(state, self._scope, now, plans, quotas))  # noqa: B023  # called at once
-            for record, plan in done.consolidated:
-                why = f"{len(plan.parts)} {plan.group.kind}" + (f": {plan.group.topic}" if plan.group.topic else "")
-                self._report.add("consolidated", record, why, plan.group.records)
+            yield from self._append(partial(_carry_out, plans, handled))
             if self._report.left <= 0:
                 return
-        yield from self._slice(CONSOLIDATE, lambda _part, _state, _now: (DONE, 0))
+        yield from self._slice(CONSOLIDATE, lambda _: (DONE, 0))
+
+
+def _carry_out(plans: Sequence[Plan], handled: int, part: _Slice) -> None:
+    part.handled = handled
+    for live, plan in consolidate(plans, part.decisions):
+        topic = f": {plan.group.topic}" if plan.group.topic else ""
+        part.note("consolidated", live, f"{len(plan.parts)} {plan.group.kind}{topic}", *plan.group.records)
 
 
 def _next_of(stored: MemoryMaintained | None, now: datetime) -> MemoryMaintained:
@@ -296,9 +289,9 @@ def _are_linked(live: Live, other: Live) -> bool:
     )
 
 
-def _ended_conflicts(ledger: Ledger, scope: str, since: datetime | None) -> Iterator[tuple[Record, str, str]]:
+def _ended_conflicts(ledger: Ledger, since: datetime | None) -> Iterator[tuple[Live, str, str]]:
     """Yield the conflicts that ended after ``since``: a record, the other record, and why."""
-    lives = {live.id: (live, closed) for live, closed in ledger.lives()}
+    lives = ledger.by_id()
     for live, closed in lives.values():
         for link in live.memory.links:
             if link.type not in {CONTRADICTS, RECONCILED} or link.target not in lives:
@@ -307,7 +300,7 @@ def _ended_conflicts(ledger: Ledger, scope: str, since: datetime | None) -> Iter
             if link.type == RECONCILED:
                 ends.append((live.updated, "both are kept"))
             if ends and (since is None or min(ends)[0] > since):
-                yield live.record_as(scope, "active" if closed is None else closed.status), link.target, min(ends)[1]
+                yield live, link.target, min(ends)[1]
 
 
 def _copy_of(state: State) -> State:

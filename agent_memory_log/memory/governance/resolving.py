@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import msgspec
@@ -14,17 +14,17 @@ from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.memory.conflicts.finding import difference_of
 from agent_memory_log.memory.conflicts.trust import trust_in
 from agent_memory_log.memory.learning.deciding import Decisions
-from agent_memory_log.memory.learning.judging import judge
+from agent_memory_log.memory.learning.judging import judge_one
 from agent_memory_log.memory.learning.merging import can_merge, combined
 from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import ListConflicts, Resolve, Unresolve
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Fact, Preference
-from agent_memory_log.memory.records.protocols import Violation
 from agent_memory_log.memory.records.record import RESTORES, Link, Source, envelope_of, links_without
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS, RECONCILED, ConflictPair
+from agent_memory_log.memory.records.reports.outcomes import Outcome
 from agent_memory_log.memory.stream.context import Context
-from agent_memory_log.memory.stream.history import Closed, Ledger
+from agent_memory_log.memory.stream.history import Closed, record_of
 from agent_memory_log.memory.stream.payloads import MemoryChanged
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.upkeep.archiving import repeated
@@ -87,18 +87,17 @@ def list_conflicts(context: Context, call: ListConflicts) -> Steps[tuple[Conflic
     """Return the open or the resolved conflicts, by scope, then in the order of the stream."""
     pairs: list[ConflictPair] = []
     for scope in context.readable(call.scopes):
+        subject = context.subject(scope)
         if call.status == "resolved":
-            ledger = yield from context.subject(scope).ledger()
-            pairs += _pairs(ledger.state, _of_ledger(ledger), scope, context.hooks.now(), is_open=False)
+            ledger = yield from subject.ledger()
+            pairs += _pairs(ledger.state, ledger.by_id(), scope, context.hooks.now(), is_open=False)
         else:
-            subject = context.subject(scope)
             yield from subject.refresh()
-            pairs += subject.ask(lambda state: _open_pairs(context, state, scope))  # noqa: B023  # asked at once
+            pairs += subject.ask(partial(_open_pairs, scope, context.hooks.now()))
     return tuple(pairs)
 
 
-def _open_pairs(context: Context, state: State, scope: str) -> list[ConflictPair]:
-    now = context.hooks.now()
+def _open_pairs(scope: str, now: datetime, state: State) -> list[ConflictPair]:
     return _pairs(state, _of_state(state, now), scope, now, is_open=True)
 
 
@@ -109,10 +108,6 @@ def count_open(state: State, now: datetime) -> int:
 
 def _of_state(state: State, now: datetime) -> _Lives:
     return {live.id: (live, None) for live in state.records.values() if not live.is_expired(now)}
-
-
-def _of_ledger(ledger: Ledger) -> _Lives:
-    return {live.id: (live, closed) for live, closed in ledger.lives()}
 
 
 def _pairs(state: State, lives: _Lives, scope: str, now: datetime, *, is_open: bool) -> list[ConflictPair]:
@@ -126,20 +121,21 @@ def _pairs(state: State, lives: _Lives, scope: str, now: datetime, *, is_open: b
 
 def _trust_at(state: State, now: datetime) -> Callable[[str], float]:
     """Return a function that computes the trust in each record once. A closed record has no trust."""
-    return cache(lambda record: trust_in(state, state.records[record], now).value if record in state.records else 0.0)
+
+    @cache
+    def trust(record: str) -> float:
+        return trust_in(state, state.records[record], now).value if record in state.records else 0.0
+
+    return trust
 
 
 def _pair(lives: _Lives, linked: _Linked, scope: str, now: datetime, trust: Callable[[str], float]) -> ConflictPair:
     difference = difference_of(linked.older, linked.newer)
     end = linked.newer_end
     merged = lives.get(end.by) if end is not None and linked.resolution == "merged" else None
-    newer, older = (
-        live.record(scope, now) if closed is None else live.record_as(scope, closed.status)
-        for live, closed in ((linked.newer, linked.newer_end), (linked.older, linked.older_end))
-    )
     return ConflictPair(
-        newer,
-        older,
+        record_of(linked.newer, end, scope, now),
+        record_of(linked.older, linked.older_end, scope, now),
         "contradiction" if difference is None else difference.kind,
         "linked" if difference is None else difference.reason,
         (trust(linked.newer.id), trust(linked.older.id)),
@@ -156,15 +152,13 @@ def resolve(context: Context, call: Resolve) -> Steps[ConflictPair]:
     if not linked.resolution:
         candidate = (yield from _merged(context, scope, linked, call)) if call.keep == "merged" else None
 
-        def decide(state: State, now: datetime) -> Decisions:
-            decisions = Decisions(state, scope, now, None, quotas=context.hooks.quotas)
-            first, second = (state.active(record, now) for record in (call.id, call.other))
+        def decide(decisions: Decisions) -> list[Outcome]:
+            first, second = (decisions.state.active(record, decisions.now) for record in (call.id, call.other))
             if first is not None and second is not None:
                 _end(decisions, call, first, second, candidate)
-            return decisions
+            return decisions.outcomes
 
-        decisions = yield from decided(context, scope, decide)
-        for blocked in decisions.outcomes:
+        for blocked in (yield from decided(context, scope, decide, "resolve")):
             raise MemoryStopped(f"the memory is not allowed: {blocked.reason}", reason=blocked.reason)
     return (yield from _one_pair(context, scope, records))
 
@@ -198,23 +192,28 @@ def unresolve(context: Context, call: Unresolve) -> Steps[ConflictPair]:
             if closed is not None
         ]
 
-        def decide(state: State, now: datetime) -> Decisions:
-            decisions = Decisions(state, scope, now, None)
+        def decide(decisions: Decisions) -> list[str]:
+            active = decisions.state.records
             if not archived:
                 _relink(decisions, (linked.newer, linked.older), RECONCILED, CONTRADICTS)
-            merged = (
-                state.records.get(linked.newer_end.by) if linked.resolution == "merged" and linked.newer_end else None
-            )
+            merged = active.get(linked.newer_end.by) if linked.resolution == "merged" and linked.newer_end else None
             if merged is not None:
                 decisions.close([merged], "archived", reason=REOPENED)
-            other = next((record for record in records if record in state.records), "")
+            other = next((record for record in records if record in active), "")
+            written: list[str] = []
             for _, candidate in archived:
                 other = _bring_back(decisions, candidate, other)
-            return decisions
+                written.append(other)
+            archiving = (outcome.record for outcome in decisions.outcomes if outcome.action == "archived")
+            if any(record is not None and record.id in (*records, *written) for record in archiving):
+                raise InvalidArgument(
+                    "the conflict cannot be opened again: the memory is full, so one of its records would be archived. "
+                    "Delete another record first, or raise the limit"
+                )
+            return written
 
-        decisions = yield from decided(context, scope, decide)
-        written = {outcome.record.id for outcome in decisions.outcomes if outcome.record is not None}
-        records = frozenset(written | (records - {record for record, _ in archived}))
+        written = yield from decided(context, scope, decide, "unresolve")
+        records = (records - {record for record, _ in archived}).union(written)
     return (yield from _one_pair(context, scope, records))
 
 
@@ -223,10 +222,10 @@ def _bring_back(decisions: Decisions, candidate: Candidate, other: str) -> str:
     links = links_without(candidate.links, {CONTRADICTS})
     if other:
         links = (*links, Link(CONTRADICTS, other))
-    decisions.write(msgspec.structs.replace(candidate, links=links), phase="unresolve")
-    outcome = decisions.outcomes[-1]
-    if outcome.action != "written" or outcome.record is None:
-        raise InvalidArgument(f"the conflict cannot be opened again: the archived record is {outcome.action}")
+    outcome = decisions.write(msgspec.structs.replace(candidate, links=links))
+    if outcome is None or outcome.record is None or outcome.action != "written":
+        problem = outcome and outcome.action
+        raise InvalidArgument(f"the conflict cannot be opened again: the archived record is {problem}")
     return outcome.record.id
 
 
@@ -234,7 +233,7 @@ def _find(context: Context, records: frozenset[str]) -> Steps[tuple[str, _Linked
     """Return the conflict between two records, open or resolved, and its scope. Raises ``InvalidArgument``."""
     for scope in context.readable(None):
         ledger = yield from context.subject(scope).ledger()
-        for linked in _linked(_of_ledger(ledger)):
+        for linked in _linked(ledger.by_id()):
             if linked.records == records and linked.resolution is not None:
                 return scope, linked
     raise InvalidArgument(f"there is no conflict between the records {' and '.join(map(in_quotes, sorted(records)))}")
@@ -242,7 +241,7 @@ def _find(context: Context, records: frozenset[str]) -> Steps[tuple[str, _Linked
 
 def _one_pair(context: Context, scope: str, records: frozenset[str]) -> Steps[ConflictPair]:
     ledger = yield from context.subject(scope).ledger()
-    lives = _of_ledger(ledger)
+    lives = ledger.by_id()
     for linked in _linked(lives):
         if linked.records == records:
             now = context.hooks.now()
@@ -259,7 +258,12 @@ def _merged(context: Context, scope: str, linked: _Linked, call: Resolve) -> Ste
     if text:
         candidate = msgspec.structs.replace(candidate, source=Source("user"))
     elif merger is not None and can_merge(older.data, newer.data):
-        text = (yield from work(lambda: merger.merge(older, candidate))) or ""
+        try:
+            text = (yield from work(lambda: merger.merge(older, candidate))) or ""
+        except Exception as error:  # a merger is user code
+            raise InvalidArgument(
+                f"the merger raised {type(error).__name__}: pass text, the statement to keep"
+            ) from error
     if not text:
         raise InvalidArgument("text is missing: pass the statement that replaces the two records")
     if isinstance(newer.data, (Preference, Fact)):
@@ -271,8 +275,7 @@ def _merged(context: Context, scope: str, linked: _Linked, call: Resolve) -> Ste
 
 def _checked(context: Context, candidate: Candidate) -> Candidate:
     """Return a candidate after redaction, policy and execution. Raises ``MemoryStopped`` if one of them refuses it."""
-    judged = judge(context, [candidate], "remember")
-    reason = judged.reason if isinstance(judged, Violation) else judged[0].reason
-    if isinstance(judged, Violation) or reason:
-        raise MemoryStopped(f"the memory is not allowed: {reason}", reason=reason)
-    return judged[0].candidate
+    judged = judge_one(context, candidate, "remember")
+    if judged.reason:
+        raise MemoryStopped(f"the memory is not allowed: {judged.reason}", reason=judged.reason)
+    return judged.candidate

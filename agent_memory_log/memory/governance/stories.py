@@ -103,9 +103,11 @@ def _change_of_several(
 
 def _change_of_one(event: Event, scope: str, lives: dict[str, Live]) -> AuditEvent | None:
     data = event.data
-    record = event.event_id if isinstance(data, MemoryRemembered) else getattr(data, "record", "")
+    if not isinstance(data, (MemoryRemembered, MemoryRefreshed, MemoryChanged)):
+        return None
+    record = event.event_id if isinstance(data, MemoryRemembered) else data.record
     live = lives.get(record)
-    if live is None or not isinstance(data, (MemoryRemembered, MemoryRefreshed, MemoryChanged)):
+    if live is None:
         return None
     action, reason = "remembered", ""
     by = source_name(live.memory.source)
@@ -181,12 +183,11 @@ def _sentence(event: Event, records: dict[str, Record], record: str) -> str:
             if link.type in _ORIGINS and link.target in records
         ]
         return "; ".join([words, *origins])
-    line = story_line(event, record).partition(" ")[2]
     if isinstance(data, MemoryClosed):
         by = f' by "{_short(records[data.by].text)}"' if data.by in records else ""
         reason = f" ({data.reason})" if data.reason and data.reason != data.status else ""
         return f"{data.status}{by}{reason}"
-    return line
+    return story_line(event, record).partition(" ")[2]  # without the time
 
 
 def _short(text: str) -> str:

@@ -14,10 +14,10 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory.governance.grouping import Group, time_of
-from agent_memory_log.memory.learning.judging import judge
+from agent_memory_log.memory.learning.judging import judge_one
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Episode, RecordData, fold_key
-from agent_memory_log.memory.records.protocols import Merger, Summarizer, Violation
+from agent_memory_log.memory.records.protocols import Merger, Summarizer
 from agent_memory_log.memory.records.record import envelope_of
 from agent_memory_log.memory.search.excerpts import SENTENCE
 from agent_memory_log.memory.stream.context import Context
@@ -48,12 +48,10 @@ def candidate_for(
         if not text:
             return None
     try:
-        judged = judge(context, [Candidate(data, scope, **_envelope(parts, newest, data, text))], "derive")
+        judged = judge_one(context, Candidate(data, scope, **_envelope(parts, newest, data, text)), "derive")
     except InvalidArgument:
         return None
-    if isinstance(judged, Violation) or judged[0].reason or judged[0].candidate.scope != scope:
-        return None
-    return judged[0].candidate
+    return None if judged.reason or judged.candidate.scope != scope else judged.candidate
 
 
 def _envelope(parts: Sequence[Live], newest: Live, data: RecordData, text: str) -> dict[str, Any]:

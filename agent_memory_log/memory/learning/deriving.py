@@ -18,6 +18,7 @@ from agent_memory_log.memory.learning.links import link
 from agent_memory_log.memory.learning.writing import note_stop, write
 from agent_memory_log.memory.operations import Derive, Rederive
 from agent_memory_log.memory.records.candidates import Candidate, checked
+from agent_memory_log.memory.records.principals import CONVERSATIONS
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice, Violation
 from agent_memory_log.memory.records.reports.outcomes import DeriveReport, Outcome
 from agent_memory_log.memory.stream.context import Context
@@ -62,11 +63,15 @@ def _chosen(context: Context, agent: str, extractor: Extractor | None) -> Extrac
 def require_extractor(context: Context, extractor: Extractor | None) -> Extractor:
     """Return an extractor, or by default that of the client.
 
-    Raises ``InvalidArgument`` if the client has no extractor.
+    Raises ``InvalidArgument`` if the client has no extractor, or another object instead of one.
     """
     chosen = extractor or context.hooks.extractor
     if chosen is None:
         raise InvalidArgument("there is no extractor: pass one to derive or to the MemoryClient")
+    if isinstance(chosen, type) or not callable(getattr(chosen, "extract", None)):
+        raise InvalidArgument(
+            f"expected an extractor with name and extract(new), such as RuleExtractor(), got {describe(chosen)}"
+        )
     return chosen
 
 
@@ -88,23 +93,17 @@ def _learn(
         return replace(report, status="skipped", stop_reason=MEMORY_OFF)
     if not new.log:
         return report
-    run_slice = RunSlice(agent, run, new.meta, after, tuple(new.log), *_allowed(context))
-    try:
-        extraction = yield from work(lambda: extractor.extract(run_slice))
-        _check(extraction, extractor)
-    except Exception as error:  # noqa: BLE001  # an extractor is user code and may raise any error
-        extraction = Extraction(stop_reason=EXTRACTOR_FAILED)
-        report = replace(report, error=f"{type(error).__name__}: {error}")
-    report = replace(
-        report, error=report.error or extraction.error, model_calls=extraction.model_calls, usage=extraction.usage
-    )
+    ingested = agent.startswith(CONVERSATIONS)  # such a conversation may be short and finished
+    run_slice = RunSlice(agent, run, new.meta, after, tuple(new.log), *_allowed(context), short_too=ingested)
+    extraction = yield from _extracted(extractor, run_slice)
+    report = replace(report, error=extraction.error, model_calls=extraction.model_calls, usage=extraction.usage)
     if extraction.stop_reason:
         yield from note_stop(context, Violation(extraction.stop_reason), phase=_PHASE)
         return replace(report, status="stopped", stop_reason=extraction.stop_reason)
     position = new.last_seq if extraction.position is None else max(after, min(extraction.position, new.last_seq))
     candidates, errors = _storable(_learnable(extraction.candidates, run_slice, position))
     refused = (*extraction.refused, *(Outcome("blocked", "", "", "", reason=INVALID_CANDIDATE) for _ in errors))
-    report = replace(report, error="; ".join(errors))
+    report = replace(report, error="; ".join(filter(None, (extraction.error, *errors))))
     try:
         written = yield from write(
             context,
@@ -119,7 +118,7 @@ def _learn(
         return replace(report, status="stopped", stop_reason=EXTRACTOR_FAILED, error=str(error))
     if written.status == "stopped":
         return replace(report, status="stopped", stop_reason=written.stop_reason)
-    return replace(report, position=position, outcomes=(*written.outcomes, *refused))
+    return replace(report, position=position, waiting=new.last_seq - position, outcomes=(*written.outcomes, *refused))
 
 
 def _allowed(context: Context) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
@@ -131,11 +130,16 @@ def _allowed(context: Context) -> tuple[tuple[str, ...], tuple[str, ...] | None]
     return scopes, None if policy.allowed_keys is None else tuple(sorted(policy.allowed_keys))
 
 
-def _check(extraction: object, extractor: Extractor) -> None:
-    if not isinstance(extraction, Extraction):
-        raise InvalidArgument(
-            f"expected an Extraction from the extractor {extractor.name!r}, got {describe(extraction)}"
-        )
+def _extracted(extractor: Extractor, run_slice: RunSlice) -> Steps[Extraction]:
+    """Return what the extractor finds. An error stops it."""
+    try:
+        extraction: object = yield from work(lambda: extractor.extract(run_slice))
+    except Exception as error:  # noqa: BLE001  # an extractor is user code and may raise any error
+        return Extraction(stop_reason=EXTRACTOR_FAILED, error=f"{type(error).__name__}: {error}")
+    if isinstance(extraction, Extraction):
+        return extraction
+    problem = f"expected an Extraction from the extractor {extractor.name!r}, got {describe(extraction)}"
+    return Extraction(stop_reason=EXTRACTOR_FAILED, error=problem)
 
 
 def _storable(candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[str]]:

@@ -54,6 +54,12 @@ def judge(context: Context, candidates: Sequence[Candidate], origin: Origin) -> 
     ]
 
 
+def judge_one(context: Context, candidate: Candidate, origin: Origin) -> Judged:
+    """Check one candidate as ``judge`` does. It is also blocked if the policy stops the call."""
+    judged = judge(context, [candidate], origin)
+    return Judged(candidate, judged.reason) if isinstance(judged, Violation) else judged[0]
+
+
 def _with_defaults(context: Context, candidate: Candidate, origin: Origin) -> Candidate:
     """Return the candidate with a scope, and with the policy's lifetime if it is a new preference without an end.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from agent_memory_log.backend_kit.checks import check_runs
 from agent_memory_log.errors import InvalidArgument
@@ -16,7 +15,6 @@ from agent_memory_log.memory.records.record import RunId
 from agent_memory_log.memory.records.reports.outcomes import LinkReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.payloads import MemoryDerived
-from agent_memory_log.memory.stream.state import State
 from agent_memory_log.steps import Steps, peek
 
 _AT_ONCE = 2_000
@@ -44,18 +42,14 @@ def link_runs(context: Context, call: LinkRuns) -> Steps[LinkReport]:
 
 def link(context: Context, scope: str, runs: Sequence[RunId]) -> Steps[list[RunId]]:
     """Link runs to a scope in one append. Returns the runs that were not linked before."""
-    linking = yield from decided(context, scope, lambda state, now: _Linking(state, scope, now, runs))
-    return linking.linked
 
+    def decide(decisions: Decisions) -> list[RunId]:
+        new = [run_id for run_id in runs if run_id not in decisions.state.linked]
+        for agent, run in new:
+            decisions.add(MemoryDerived(agent, run, 0))
+        return new
 
-class _Linking(Decisions):
-    """The decision to link runs that are not linked yet."""
-
-    def __init__(self, state: State, scope: str, now: datetime, runs: Sequence[RunId]) -> None:
-        super().__init__(state, scope, now, None)
-        self.linked = [run_id for run_id in runs if run_id not in state.linked]
-        for agent, run in self.linked:
-            self.add(MemoryDerived(agent, run, 0))
+    return (yield from decided(context, scope, decide))
 
 
 def _without_events(run_ids: Sequence[RunId]) -> Steps[tuple[RunId, ...]]:

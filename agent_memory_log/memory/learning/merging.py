@@ -12,10 +12,10 @@ import msgspec
 
 from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument
 from agent_memory_log.events.fields import describe
-from agent_memory_log.memory.learning.judging import Judged, judge
+from agent_memory_log.memory.learning.judging import judge_one
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, fold_key
-from agent_memory_log.memory.records.protocols import Merger, Origin, Violation
+from agent_memory_log.memory.records.protocols import Merger, Origin
 from agent_memory_log.memory.records.record import MERGES, Link, Record
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps, work
@@ -107,10 +107,9 @@ class Merging:
             return Merged(candidate, "")
         proposed = msgspec.structs.replace(candidate, data=value, text="")
         try:
-            judged = judge(self._context, [proposed], self._origin)
+            merged = judge_one(self._context, proposed, self._origin)
         except InvalidArgument as error:
             return _uncertain(candidate, _failed(error))
-        merged = Judged(proposed, judged.reason) if isinstance(judged, Violation) else judged[0]
         refusal = merged.reason
         if not refusal and _address(merged.candidate) != _address(candidate):
             refusal = "redacted"

@@ -22,11 +22,16 @@ from agent_memory_log.memory.records.record import (
     Source,
     envelope_of,
     links_without,
+    own_text,
 )
 from agent_memory_log.memory.records.reports.outcomes import Outcome, WriteReport
 from agent_memory_log.memory.search.reading import find_record, get
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps
+
+_OF_CALL = tuple(name for name in ENVELOPE_FIELDS if name in Remember.__struct_fields__ and name != "source")
+_OF_NOTE = tuple(name for name in ENVELOPE_FIELDS if name in Add.__struct_fields__)
+"""The fields that a record has directly from ``remember``, and from ``add``."""
 
 
 def _data(call: Remember) -> RecordData:
@@ -38,15 +43,9 @@ def _data(call: Remember) -> RecordData:
         return call.data
     if key is None or value is None:
         raise InvalidArgument("remember needs key and value, or data")
-    if kind_named(call.kind) not in _KEY_AND_VALUE:
+    if kind_named(call.kind) not in {Preference, Fact}:
         raise InvalidArgument(f"expected kind preference or fact with key and value, got {describe(call.kind)}")
     return Fact(key, value) if call.kind == Fact.kind else Preference(key, value)
-
-
-_KEY_AND_VALUE = (Preference, Fact)
-
-
-_ENVELOPE = tuple(name for name in ENVELOPE_FIELDS if name in Remember.__struct_fields__ and name != "source")
 
 
 def remember(context: Context, call: Remember) -> Steps[Outcome]:
@@ -55,7 +54,7 @@ def remember(context: Context, call: Remember) -> Steps[Outcome]:
         _data(call),
         call.scope or "",
         call.ttl_days,
-        **{name: getattr(call, name) for name in _ENVELOPE},
+        **{name: getattr(call, name) for name in _OF_CALL},
         source=call.source or Source("user"),
     )
     return (yield from _write_one(context, candidate, "remember"))
@@ -89,9 +88,6 @@ def add(context: Context, call: Add) -> Steps[Outcome]:
     return (yield from _write_one(context, note, "add"))
 
 
-_OF_NOTE = tuple(name for name in ENVELOPE_FIELDS if name in Add.__struct_fields__)
-
-
 def add_from_draft(context: Context, call: AddFromDraft) -> Steps[Outcome]:
     """Write one candidate."""
     return (yield from _write_one(context, call.draft, "add"))
@@ -111,14 +107,15 @@ def update(context: Context, call: Update) -> Steps[Outcome]:
     }
     record = yield from get(context, Get(call.id))
     if record is None:
-        raise InvalidArgument(f"there is no active record {in_quotes(call.id)} to update")
+        raise InvalidArgument(
+            f"there is no active record {in_quotes(call.id)} to update: ids come from search and list"
+        )
     data, value, ttl_days = record.data, call.value, call.ttl_days
     if value is not None:
         if not isinstance(data, (Preference, Fact)):
             raise InvalidArgument(f"a record of kind {record.kind!r} has no value: change its text instead")
         data = msgspec.structs.replace(data, value=value)
-    own_text = "" if record.key and record.text == record.data.describe() else record.text
-    fields = envelope_of(record, text=own_text, valid_from=None)
+    fields = envelope_of(record, text=own_text(record, record.data), valid_from=None)
     if record.entities == entities_of(record.text):  # they come from the old text
         fields["entities"] = ()
     if value is not None:  # the user states a new value, so the old evidence does not support it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -36,7 +37,7 @@ _ATTEMPTS = 500
 _AT_ONCE = 500
 """The most candidates in one append."""
 
-_Decisions = TypeVar("_Decisions", bound=Decisions)
+_Answer = TypeVar("_Answer")
 
 
 def write_candidates(context: Context, call: Write) -> Steps[WriteReport]:
@@ -86,7 +87,7 @@ def write(
         return WriteReport("stopped", judged.reason)
     erased = yield from erased_evidence(item for candidate in candidates for item in candidate.evidence)
     merging = None if context.hooks.merger is None else Merging(context, context.hooks.merger, origin)
-    outcomes: list[Outcome] = []
+    outcomes: tuple[Outcome, ...] = ()
     by_scope: dict[str, list[Judged]] = {}
     for item in (_without_links(item, OWN_LINKS - kept_links) for item in judged):
         # A candidate for a scope that is not the principal's is blocked. The block is stored in the home scope.
@@ -101,8 +102,23 @@ def write(
         for number, part in enumerate(parts, 1):
             is_fresh = fresh and scope == context.principal.home and number == 1
             reached = position if number == len(parts) else None
-            outcomes += yield from _write_scope(context, scope, part, phase, reached, merging, erased, fresh=is_fresh)
-    return WriteReport("ok", "", tuple(outcomes))
+            added = yield from _write_scope(context, scope, part, phase, reached, merging, erased, fresh=is_fresh)
+            outcomes = _with_latest_records([*outcomes, *added])
+    return WriteReport("ok", "", outcomes)
+
+
+def _with_latest_records(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """Return the outcomes, where a record that was only met again is in the last outcome about it.
+
+    Each form of a record has all evidence so far, so a fact that a run states n times would be reported n² times.
+    """
+    last = {outcome.record.id: place for place, outcome in enumerate(outcomes) if outcome.record is not None}
+    return tuple(
+        msgspec.structs.replace(outcome, record=None)
+        if outcome.action != "written" and outcome.record is not None and last[outcome.record.id] != place
+        else outcome
+        for place, outcome in enumerate(outcomes)
+    )
 
 
 def _without_links(item: Judged, types: frozenset[str]) -> Judged:
@@ -123,10 +139,8 @@ def _write_scope(
     *,
     fresh: bool,
 ) -> Steps[list[Outcome]]:
-    agent = context.subject(scope).agent
-
-    def decide(state: State, now: datetime) -> Decisions:
-        decisions = Decisions(state, scope, now, context.hooks.max_keyed, agent, merging, context.hooks.quotas)
+    def decide(decisions: Decisions) -> list[Outcome]:
+        state = decisions.state
         read = state.positions.get((position.agent, position.run), 0) if position is not None else 0
         for item in group:
             if position is not None and item.candidate.evidence and _is_read(item.candidate, position, read):
@@ -135,9 +149,9 @@ def _write_scope(
             is_erased = evidence and erased.issuperset(evidence) and not any(map(state.is_forgotten, evidence))
             reason = item.reason or (EVIDENCE_ERASED if is_erased else "")
             if reason:
-                decisions.block(item.candidate, reason, phase=phase)
+                decisions.block(item.candidate, reason)
             else:
-                decisions.write(item.candidate, phase=phase)
+                decisions.write(item.candidate)
         at_home = scope == context.principal.home
         # A run is linked even if its position did not advance. It may contain context from memory, which forgetting
         # must reach.
@@ -145,10 +159,9 @@ def _write_scope(
             position.seq > read or (at_home and (position.agent, position.run) not in state.linked)
         ):
             decisions.add(position if at_home else msgspec.structs.replace(position, linked=False))
-        return decisions
+        return decisions.outcomes
 
-    decisions = yield from decided(context, scope, decide, fresh=fresh)
-    return decisions.outcomes
+    return (yield from decided(context, scope, decide, phase, merging=merging, fresh=fresh))
 
 
 def _is_read(candidate: Candidate, position: MemoryDerived, read: int) -> bool:
@@ -160,26 +173,41 @@ def _is_read(candidate: Candidate, position: MemoryDerived, read: int) -> bool:
 def decided(
     context: Context,
     scope: str,
-    decide: Callable[[State, datetime], _Decisions],
+    decide: Callable[[Decisions], _Answer],
+    phase: str = "",
     *,
+    merging: Merging | None = None,
     fresh: bool = False,
     uses_alone: bool = False,
-) -> Steps[_Decisions]:
-    """Decide on the newest state, append the decided events, and return the decisions.
+) -> Steps[_Answer]:
+    """Decide on the newest state, append the decided events, and return the result of ``decide``.
 
     After a version conflict, the state is read and decided on again. If the decisions need a merger, it is asked
-    first, and then everything is decided again with its answer. ``fresh`` says that the state was just read, so the
-    first attempt does not read it. The append also notes which records were used since the last one. ``uses_alone``
-    makes such an append even if nothing was decided.
+    first, and then everything is decided again with its answer. The append also notes which records were used since
+    the last one.
+
+    Args:
+        context: The client's context.
+        scope: The scope.
+        decide: Makes the decisions. It is called again for each attempt.
+        phase: The phase that is stored with blocked candidates.
+        merging: The merger's answers. None: there is no merger.
+        fresh: Whether the state was just read. Then the first attempt does not read it.
+        uses_alone: Whether to append the uses of records even if nothing was decided.
     """
     subject = context.subject(scope)
     attempt = 0
+
+    def attempt_at(now: datetime, state: State) -> tuple[int, Decisions, _Answer]:
+        decisions = Decisions(context, scope, state, now, phase, merging)
+        return state.version, decisions, decide(decisions)
+
     while True:
         if not fresh or attempt:
             yield from subject.refresh()
         now = context.hooks.now()
         yield from settle(subject, now)
-        version, decisions = subject.ask(lambda state: (state.version, decide(state, now)))  # noqa: B023  # called at once
+        version, decisions, answer = subject.ask(partial(attempt_at, now))
         if decisions.question is not None:
             yield from decisions.question()
             fresh = False  # a merger is slow, so read the state again
@@ -187,7 +215,7 @@ def decided(
         used = subject.uses_to_store(now) if decisions.events or uses_alone else ()
         events = [new_event(MemoryUsed(used), timestamp=now), *decisions.events] if used else decisions.events
         if not events:
-            return decisions
+            return answer
         try:
             yield from subject.commit(events, version)
         except VersionConflict:
@@ -197,14 +225,14 @@ def decided(
             continue
         subject.drop_uses(used)
         yield from subject.keep_opening_fast(now)
-        return decisions
+        return answer
 
 
 def store_uses(context: Context) -> Steps[None]:
     """Store which records were used, if the context has noted uses."""
     for scope in context.all_scopes():
         if context.subject(scope).has_uses:
-            yield from decided(context, scope, lambda state, now: Decisions(state, scope, now, None), uses_alone=True)  # noqa: B023  # called at once
+            yield from decided(context, scope, lambda _: None, uses_alone=True)
 
 
 def note_stop(
@@ -212,22 +240,15 @@ def note_stop(
 ) -> Steps[None]:
     """Record a stopped call in the violation's scope if it is the principal's, otherwise in the home scope."""
     scope = violation.scope if violation.scope in context.principal.scopes else context.principal.home
-
-    def decide(state: State, now: datetime) -> Decisions:
-        decisions = Decisions(state, scope, now, None)
-        decisions.add(
-            MemoryBlocked(
-                reason=violation.reason,
-                key=violation.key,
-                scope=violation.scope or scope,
-                stopped=True,
-                phase=phase,
-                evidence=evidence,
-            )
-        )
-        return decisions
-
-    yield from decided(context, scope, decide)
+    note = MemoryBlocked(
+        reason=violation.reason,
+        key=violation.key,
+        scope=violation.scope or scope,
+        stopped=True,
+        phase=phase,
+        evidence=evidence,
+    )
+    yield from decided(context, scope, lambda decisions: decisions.add(note))
 
 
 def change(context: Context, scope: str, record: str, candidate: Candidate, names: Sequence[str]) -> Steps[WriteReport]:
@@ -238,14 +259,12 @@ def change(context: Context, scope: str, record: str, candidate: Candidate, name
         return WriteReport("stopped", judged.reason)
     (item,) = judged
 
-    def decide(state: State, now: datetime) -> Decisions:
-        decisions = Decisions(state, scope, now, context.hooks.max_keyed, quotas=context.hooks.quotas)
-        live = state.records.get(record)
+    def decide(decisions: Decisions) -> tuple[Outcome, ...]:
+        live = decisions.state.records.get(record)
         if item.reason:
-            decisions.block(item.candidate, item.reason, phase="update")
+            decisions.block(item.candidate, item.reason)
         elif live is not None:
             decisions.change(live, item.candidate, names)
-        return decisions
+        return tuple(decisions.outcomes)
 
-    decisions = yield from decided(context, scope, decide)
-    return WriteReport("ok", "", tuple(decisions.outcomes))
+    return WriteReport("ok", "", (yield from decided(context, scope, decide, "update")))

@@ -13,6 +13,7 @@ from typing import Any
 from agent_memory_log.memory.operations.consents import AskConsent, GiveConsent, ReadQuotas, WithdrawConsent
 from agent_memory_log.memory.operations.core import (
     KINDS,
+    MOST_QUERY,
     SWEEP_LIMIT,
     AsOf,
     BuildContext,
@@ -55,6 +56,7 @@ from agent_memory_log.memory.records.arguments import Operation
 __all__ = [
     "KINDS",
     "METHODS",
+    "MOST_QUERY",
     "SWEEP_LIMIT",
     "Add",
     "AddFromDraft",

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from agent_memory_log.memory.operations.fields import Scope, Scopes
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.memory.records.quotas import LimitUse
 from agent_memory_log.memory.records.reports.outcomes import ForgetReport, Outcome
 
 _AboutKind = Annotated[str, Meta(description="The kind of memory, such as ``fact``.")]
 _AboutKey = Annotated[str, Meta(description="A key of this kind. Default: all records of the kind.")]
-_ConsentScope = Annotated[str | None, Meta(description="The scope. Default: the principal's home scope.")]
 
 
 class AskConsent(Operation[Outcome], frozen=True):
@@ -31,7 +31,7 @@ class AskConsent(Operation[Outcome], frozen=True):
 
     kind: _AboutKind
     key: _AboutKey = ""
-    scope: _ConsentScope = None
+    scope: Scope = None
 
 
 class GiveConsent(Operation[Outcome], frozen=True):
@@ -50,7 +50,7 @@ class GiveConsent(Operation[Outcome], frozen=True):
 
     kind: _AboutKind
     key: _AboutKey = ""
-    scope: _ConsentScope = None
+    scope: Scope = None
 
 
 class WithdrawConsent(Operation[ForgetReport], frozen=True):
@@ -69,7 +69,7 @@ class WithdrawConsent(Operation[ForgetReport], frozen=True):
 
     kind: _AboutKind
     key: _AboutKey = ""
-    scope: _ConsentScope = None
+    scope: Scope = None
     evidence: Annotated[
         bool, Meta(description="Also redact the events that the memories came from, in runs linked to the scope.")
     ] = False
@@ -78,6 +78,4 @@ class WithdrawConsent(Operation[ForgetReport], frozen=True):
 class ReadQuotas(Operation[tuple[LimitUse, ...]], frozen=True):
     """Return the use of each limit of the memory, for each scope."""
 
-    scopes: Annotated[tuple[str, ...] | None, Meta(description="The scopes. Default: all that execution allows.")] = (
-        None
-    )
+    scopes: Scopes = None

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from agent_memory_log.memory.operations.fields import RecordId, Scope, Scopes, Share, Tags, ValidFrom
 from agent_memory_log.memory.records.arguments import Local, Operation
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Preference, RecordData
@@ -39,14 +40,14 @@ from agent_memory_log.memory.records.vectors import QueryVectors
 KINDS = ("preference", "fact", "episode", "note", "relation", "message")
 """The kinds that a search covers by default."""
 
+MOST_QUERY = 20_000
+"""The characters of a question that are read: its first ones. To read a question takes a second for 100,000 words."""
+
 SWEEP_LIMIT = 100
 """The number of events that one sweep may redact by default."""
 
-_Scope = Annotated[str | None, Meta(description="The scope. Default: the principal's home scope.")]
-_Scopes = Annotated[tuple[str, ...] | None, Meta(description="The scopes. Default: all that execution allows.")]
 _Kinds = Annotated[tuple[str, ...] | None, Meta(description="Only these kinds. Default: all kinds.")]
 _Kind = Annotated[str | None, Meta(description="The kind, if records of several kinds have the key.")]
-_Id = Annotated[str, Meta(description="The id of the record.")]
 _AnyId = Annotated[str | None, Meta(description="The id of a record, in any scope unless ``scope`` is given.")]
 _Key = Annotated[str, Meta(description="The key of a preference or fact.")]
 _OptionalKey = Annotated[str | None, Meta(description="The key of a preference or fact.")]
@@ -79,17 +80,17 @@ class Remember(Operation[Outcome], frozen=True):
     key: _OptionalKey = None
     value: Annotated[str | None, Meta(description="The value to store under the key.")] = None
     text: Annotated[str, Meta(description="The memory in words. Default: the text that its kind makes.")] = ""
-    scope: _Scope = None
-    confidence: Annotated[float, Meta(description="0 to 1. Numbers outside are clamped.")] = DEFAULT_CONFIDENCE
-    importance: Annotated[float, Meta(description="0 to 1. Numbers outside are clamped.")] = DEFAULT_IMPORTANCE
+    scope: Scope = None
+    confidence: Share = DEFAULT_CONFIDENCE
+    importance: Share = DEFAULT_IMPORTANCE
     ttl_days: Annotated[float | None, Meta(description="Days until it expires. Default: its kind's lifetime.")] = None
-    valid_from: Annotated[datetime | None, Meta(description="The time from which it is true. Default: now.")] = None
+    valid_from: ValidFrom = None
     valid_until: Annotated[datetime | None, Meta(description="The time until which it is true.")] = None
     memory_type: Annotated[str, Meta(description="``semantic``, ``episodic`` or ``procedural``; else its kind's.")] = ""
     source: Annotated[Source | None, Meta(description="The source of the memory. Default: the user.")] = None
     evidence: _Evidence = ()
     entities: Annotated[tuple[str, ...], Meta(description="Names of people and things. Search looks at them.")] = ()
-    tags: Annotated[tuple[str, ...], Meta(description="Tags. Search looks at them.")] = ()
+    tags: Tags = ()
     links: Annotated[tuple[Link, ...], Meta(description="Links to other records.")] = ()
 
 
@@ -118,7 +119,7 @@ class NoteStop(Operation[None], frozen=True):
     reason: Annotated[str, Meta(description="A stable reason that does not contain the value.")]
     phase: Annotated[str, Meta(description="The phase of the application that stopped.")]
     key: Annotated[str, Meta(description="The key of the memory, if it has one.")] = ""
-    scope: _Scope = None
+    scope: Scope = None
     evidence: _Evidence = ()
 
 
@@ -131,14 +132,14 @@ class Get(Operation[Record | None], frozen=True):
     id: _AnyId = None
     key: _OptionalKey = None
     kind: _Kind = None
-    scope: _Scope = None
+    scope: Scope = None
 
 
 class ListRecords(Operation[tuple[Record, ...]], frozen=True):
     """List the records with a status. The home scope comes first. Within a scope, the oldest record comes first."""
 
     kinds: _Kinds = None
-    scopes: _Scopes = None
+    scopes: Scopes = None
     status: Annotated[Status, Meta(description="active, superseded, archived or expired.")] = "active"
 
 
@@ -156,7 +157,7 @@ class Update(Operation[Outcome], frozen=True):
     right = "write"
     positional = 1
 
-    id: _Id
+    id: RecordId
     value: Annotated[str | None, Meta(description="The new value.")] = None
     text: Annotated[str | None, Meta(description="The new text.")] = None
     confidence: Annotated[float | None, Meta(description="The new confidence, 0 to 1.")] = None
@@ -188,7 +189,7 @@ class Forget(Operation[ForgetReport], frozen=True):
     id: _AnyId = None
     key: _OptionalKey = None
     kind: _Kind = None
-    scope: _Scope = None
+    scope: Scope = None
     evidence: _WithEvidence = False
     sweep: Annotated[bool, Meta(description="Redact every event of a linked run that holds the value.")] = False
     sweep_limit: Annotated[int, Meta(ge=1, description="Refuse a sweep of more events than this.")] = SWEEP_LIMIT
@@ -201,7 +202,7 @@ class ForgetAll(Operation[ForgetReport], frozen=True):
     writes = True
     right = "erase"
 
-    scopes: _Scopes = None
+    scopes: Scopes = None
     runs: Annotated[
         tuple[tuple[str, str], ...],
         Meta(description="Other runs to ignore up to now, as (agent, run); for example, open conversations."),
@@ -223,13 +224,15 @@ class Search(Operation[Hits], frozen=True):
 
     positional = 1
 
-    query: Annotated[str, Meta(description="The question or words to search for.")]
+    query: Annotated[
+        str, Meta(description="The question or words to search for. The first 20,000 characters are read.")
+    ]
     top_k: Annotated[
         int | None,
         Meta(ge=1, le=10_000, description="The most hits. Default: 4, or 50 if every instance is asked for."),
     ] = None
     kinds: Annotated[tuple[str, ...] | None, Meta(description="Record kinds and ``message``. None: all.")] = KINDS
-    scopes: _Scopes = None
+    scopes: Scopes = None
     since: Annotated[datetime | None, Meta(description="Only from this time on, such as 2026-11-21T09:30:00Z.")] = None
     until: Annotated[datetime | None, Meta(description="Only from before this time.")] = None
     min_importance: Annotated[float, Meta(description="The least importance, in stars. Messages have no stars.")] = 0
@@ -253,9 +256,11 @@ class BuildContext(Operation[MemoryContext], frozen=True):
 
     positional = 1
 
-    query: Annotated[str, Meta(description="The question that the model will answer.")]
+    query: Annotated[
+        str, Meta(description="The question that the model will answer. The first 20,000 characters are read.")
+    ]
     max_tokens: Annotated[int, Meta(ge=1, description="The most tokens that the text may have.")] = 1_000
-    scopes: _Scopes = None
+    scopes: Scopes = None
     vectors: _Vectors = None
 
 
@@ -273,7 +278,7 @@ class LinkRun(Operation[LinkReport], frozen=True):
 
     agent: _Agent
     run: _Run
-    scope: _Scope = None
+    scope: Scope = None
 
 
 class LinkRuns(Operation[LinkReport], frozen=True):
@@ -284,7 +289,7 @@ class LinkRuns(Operation[LinkReport], frozen=True):
     positional = 1
 
     runs: Annotated[tuple[tuple[str, str], ...], Meta(description="The runs, as (agent, run).")]
-    scope: _Scope = None
+    scope: Scope = None
 
 
 class History(Operation[tuple[Version, ...]], frozen=True):
@@ -294,7 +299,7 @@ class History(Operation[tuple[Version, ...]], frozen=True):
 
     key: _Key
     kind: _Kind = None
-    scope: _Scope = None
+    scope: Scope = None
 
 
 class AsOf(Operation[tuple[Record, ...]], frozen=True):
@@ -304,7 +309,7 @@ class AsOf(Operation[tuple[Record, ...]], frozen=True):
 
     time: Annotated[datetime, Meta(description="List the records that were active at this time.")]
     kinds: _Kinds = None
-    scopes: _Scopes = None
+    scopes: Scopes = None
 
 
 class Explain(Operation[Explanation | None], frozen=True):
@@ -316,7 +321,7 @@ class Explain(Operation[Explanation | None], frozen=True):
 
     positional = 1
 
-    id: _Id
+    id: RecordId
 
 
 class Derive(Operation[DeriveReport], frozen=True):
@@ -367,7 +372,7 @@ class CountRecords(Operation[Stats], frozen=True):
 class ExportJsonl(Operation[bytes], frozen=True):
     """Return the active records as JSONL: a header line, then one line for each record."""
 
-    scopes: _Scopes = None
+    scopes: Scopes = None
 
 
 class ImportJsonl(Operation[WriteReport], frozen=True):

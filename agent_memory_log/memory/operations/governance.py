@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from agent_memory_log.memory.operations.fields import Scopes
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.memory.records.reports.conflicts import ConflictPair
 from agent_memory_log.memory.records.reports.outcomes import WriteReport
@@ -22,9 +23,7 @@ class ListConflicts(Operation[tuple[ConflictPair, ...]], frozen=True):
     """
 
     status: Annotated[Literal["open", "resolved"], Meta(description="``open`` or ``resolved``.")] = "open"
-    scopes: Annotated[tuple[str, ...] | None, Meta(description="The scopes. Default: all that execution allows.")] = (
-        None
-    )
+    scopes: Scopes = None
 
 
 class Resolve(Operation[ConflictPair], frozen=True):
@@ -46,7 +45,7 @@ class Resolve(Operation[ConflictPair], frozen=True):
     keep: Annotated[
         Literal["first", "second", "both", "merged"],
         Meta(description="``first``, ``second``, ``both`` or ``merged``."),
-    ] = "first"
+    ]
     text: Annotated[
         str, Meta(description="For ``merged``: the statement that replaces both. Default: the merger's answer.")
     ] = ""
@@ -132,9 +131,7 @@ class AuditEvents(Operation[tuple[AuditEvent, ...]], frozen=True):
     since: Annotated[datetime | None, Meta(description="Only changes from this time on.")] = None
     until: Annotated[datetime | None, Meta(description="Only changes from before this time.")] = None
     limit: Annotated[int, Meta(ge=1, le=10_000, description="Return at most this many changes.")] = 100
-    scopes: Annotated[tuple[str, ...] | None, Meta(description="The scopes. Default: all that execution allows.")] = (
-        None
-    )
+    scopes: Scopes = None
 
 
 class EvolutionEvents(Operation[Evolution | None], frozen=True):

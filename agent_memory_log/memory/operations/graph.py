@@ -7,16 +7,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from agent_memory_log.memory.operations.fields import RecordId, Scopes
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.memory.records.reports.graphs import MemoryGraph, MemoryPaths, MemoryTrace
 
-_Id = Annotated[str, Meta(description="The id of the record.")]
 _Node = Annotated[str, Meta(description="The name of an entity, such as ``Ana Ruiz``, or the id of a record.")]
 _Depth = Annotated[int, Meta(ge=1, le=10, description="The most edges from the start.")]
 _Limit = Annotated[int, Meta(ge=1, le=1_000, description="Return at most this many nodes.")]
-_ValidAt = Annotated[datetime | None, Meta(description="Only what held at this time. Default: see the call.")]
+_ValidAt = Annotated[datetime | None, Meta(description="Only records that held at this time. Default: active ones.")]
+_RecordsAt = Annotated[datetime | None, Meta(description="Only records that held at this time. Default: all.")]
 _AsOf = Annotated[datetime | None, Meta(description="As memory was at this time. Default: now.")]
-_Scopes = Annotated[tuple[str, ...] | None, Meta(description="The scopes. Default: all that execution allows.")]
 
 
 class Trace(Operation[MemoryTrace], frozen=True):
@@ -29,12 +29,12 @@ class Trace(Operation[MemoryTrace], frozen=True):
 
     positional = 2
 
-    id: _Id
+    id: RecordId
     depth: _Depth = 5
     limit: _Limit = 100
-    valid_at: _ValidAt = None
+    valid_at: _RecordsAt = None
     as_of: _AsOf = None
-    scopes: _Scopes = None
+    scopes: Scopes = None
 
 
 class TraceGraph(Operation[MemoryGraph], frozen=True):
@@ -45,12 +45,12 @@ class TraceGraph(Operation[MemoryGraph], frozen=True):
 
     positional = 2
 
-    id: _Id
+    id: RecordId
     depth: _Depth = 5
     limit: _Limit = 100
-    valid_at: _ValidAt = None
+    valid_at: _RecordsAt = None
     as_of: _AsOf = None
-    scopes: _Scopes = None
+    scopes: Scopes = None
 
 
 class Neighbours(Operation[MemoryGraph], frozen=True):
@@ -67,7 +67,7 @@ class Neighbours(Operation[MemoryGraph], frozen=True):
     limit: _Limit = 100
     valid_at: _ValidAt = None
     as_of: _AsOf = None
-    scopes: _Scopes = None
+    scopes: Scopes = None
 
 
 class Paths(Operation[MemoryPaths], frozen=True):
@@ -84,11 +84,11 @@ class Paths(Operation[MemoryPaths], frozen=True):
     limit: Annotated[int, Meta(ge=1, le=100, description="Return at most this many paths.")] = 10
     valid_at: _ValidAt = None
     as_of: _AsOf = None
-    scopes: _Scopes = None
+    scopes: Scopes = None
 
 
 class ExportGraph(Operation[bytes], frozen=True):
-    """Return the whole graph as GraphML, or as the N-Triples of RDF.
+    """Return the whole graph as GraphML, or as the N-Triples of RDF: the bytes of a file in UTF-8.
 
     ``valid_at`` and ``as_of`` have the meaning that they have for ``neighbours``.
     """
@@ -98,4 +98,4 @@ class ExportGraph(Operation[bytes], frozen=True):
     format: Annotated[Literal["graphml", "ntriples"], Meta(description="``graphml`` or ``ntriples``.")] = "graphml"
     valid_at: _ValidAt = None
     as_of: _AsOf = None
-    scopes: _Scopes = None
+    scopes: Scopes = None

@@ -7,9 +7,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from agent_memory_log.memory.operations.fields import RecordId, Scope, Share, Tags, ValidFrom
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.memory.records.candidates import Candidate
-from agent_memory_log.memory.records.messages import Turn
+from agent_memory_log.memory.records.messages import ConversationTurn
 from agent_memory_log.memory.records.record import DEFAULT_IMPORTANCE
 from agent_memory_log.memory.records.reports.outcomes import DeriveReport, Outcome
 
@@ -20,6 +21,8 @@ class Ingest(Operation[DeriveReport], frozen=True):
     The run belongs to the principal, and ``source_id`` names it. A turn that is stored already is not stored again, so
     the same call can be repeated, and a later call can pass the whole conversation with new turns at its end.
 
+    A short conversation is read too, although ``derive`` waits for four messages.
+
     Raises:
         InvalidArgument: A turn differs from the turn that is stored at its place, or there is no extractor.
     """
@@ -28,7 +31,7 @@ class Ingest(Operation[DeriveReport], frozen=True):
     right = "write"
     positional = 2
 
-    turns: Annotated[tuple[Turn, ...], Meta(description="The turns, in the order in which they were said.")]
+    turns: Annotated[tuple[ConversationTurn, ...], Meta(description="The turns, in the order in which they were said.")]
     source_id: Annotated[str, Meta(description="The name of the conversation, the same in each call about it.")]
     first_turn: Annotated[
         int, Meta(ge=0, le=1_000_000, description="The place of the first of these turns in the conversation, from 0.")
@@ -56,18 +59,18 @@ class Add(Operation[Outcome], frozen=True):
         float | None,
         Meta(description="The reliability of the source, 0 to 1. Default: 1."),
     ] = None
-    importance: Annotated[float, Meta(description="0 to 1. Numbers outside are clamped.")] = DEFAULT_IMPORTANCE
+    importance: Share = DEFAULT_IMPORTANCE
     entity_refs: Annotated[
         tuple[str, ...], Meta(description="The names in the statement. Default: those that are found in it.")
     ] = ()
-    tags: Annotated[tuple[str, ...], Meta(description="Tags. Search looks at them.")] = ()
+    tags: Tags = ()
     causal_parent_id: Annotated[
         str | None, Meta(description="The id of the record that the statement was concluded from.")
     ] = None
     supersedes_id: Annotated[str | None, Meta(description="The id of the record that the statement replaces.")] = None
-    valid_from: Annotated[datetime | None, Meta(description="The time from which it is true. Default: now.")] = None
+    valid_from: ValidFrom = None
     valid_until: Annotated[datetime | None, Meta(description="The time at which it expires.")] = None
-    scope: Annotated[str | None, Meta(description="The scope. Default: the principal's home scope.")] = None
+    scope: Scope = None
 
 
 class AddFromDraft(Operation[Outcome], frozen=True):
@@ -97,7 +100,7 @@ class Delete(Operation[Outcome], frozen=True):
     right = "write"
     positional = 1
 
-    id: Annotated[str, Meta(description="The id of the record.")]
+    id: RecordId
 
 
 class Restore(Operation[Outcome], frozen=True):

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from agent_memory_log.memory.operations.fields import Scopes
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.memory.records.vectors import TextToEmbed, TextVectors, VectorsReport
 
 _Model = Annotated[str, Meta(description="The name of the embedding model.")]
 _Dimension = Annotated[int, Meta(ge=1, le=16_384, description="The number of components of a vector.")]
-_ManyScopes = Annotated[tuple[str, ...] | None, Meta(description="The scopes. Default: all that execution allows.")]
 
 
 class ListTextsToEmbed(Operation[tuple[TextToEmbed, ...]], frozen=True):
@@ -28,7 +28,7 @@ class ListTextsToEmbed(Operation[tuple[TextToEmbed, ...]], frozen=True):
     model: _Model
     dimension: _Dimension
     limit: Annotated[int, Meta(ge=1, le=128, description="The most texts of the result.")] = 128
-    scopes: _ManyScopes = None
+    scopes: Scopes = None
 
 
 class StoreVectors(Operation[VectorsReport], frozen=True):
@@ -58,4 +58,4 @@ class DropVectors(Operation[int], frozen=True):
     writes = True
     right = "erase"
 
-    scopes: _ManyScopes = None
+    scopes: Scopes = None

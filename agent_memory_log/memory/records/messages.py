@@ -27,8 +27,8 @@ SPEAKER_LABEL = "speaker"
 _ROLES: Mapping[str, str] = {UserMessage.event_type: "user", AssistantMessage.event_type: "assistant"}
 
 
-class Turn(msgspec.Struct, frozen=True):
-    """A turn of a conversation: its ``text``, and the ``role`` that said it."""
+class ConversationTurn(msgspec.Struct, frozen=True):
+    """A turn of a conversation for ``ingest``: its ``text``, and the ``role`` that said it."""
 
     role: Literal["user", "assistant"]
     text: str

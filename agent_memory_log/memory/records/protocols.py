@@ -109,6 +109,7 @@ class RunSlice(msgspec.Struct, frozen=True):
         events: The new events in seq order.
         scopes: The scopes that a candidate may name.
         keys: The keys that a candidate may have, in lower case. None: any key.
+        short_too: Whether to read the run even if it is short, because ``ingest`` stored it.
     """
 
     agent: str
@@ -118,6 +119,7 @@ class RunSlice(msgspec.Struct, frozen=True):
     events: Sequence[Event]
     scopes: tuple[str, ...]
     keys: tuple[str, ...] | None = None
+    short_too: bool = False
 
 
 class Extraction(msgspec.Struct, frozen=True):
@@ -130,7 +132,7 @@ class Extraction(msgspec.Struct, frozen=True):
         refused: The items that the extractor found but could not accept, as outcomes with the action ``blocked``.
         stop_reason: The reason why the extractor could not work, or ``""``. With a reason, nothing is written, and the
             next call reads all events again.
-        error: The message of the error that stopped the extractor, or ``""``.
+        error: The message of an error of the extractor, or ``""``.
         model_calls: The number of model calls.
         usage: The usage that the model reported, such as tokens.
     """
@@ -163,7 +165,7 @@ class Merger(Protocol):
     def merge(self, record: Record, candidate: Candidate, /) -> str | None:
         """Return the value that holds now, or None if the merger cannot decide.
 
-        If it raises, the candidate is stored, and the outcome has the error.
+        If it raises, the candidate is stored, and the outcome has the error; ``resolve`` raises ``InvalidArgument``.
 
         Args:
             record: The active record.

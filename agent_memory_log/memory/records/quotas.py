@@ -38,11 +38,20 @@ class Quotas(msgspec.Struct, frozen=True):
         content_bytes: The bytes of their keys, texts, data, entities and tags, as JSON.
         profile_tokens: The tokens of preferences, facts and other records with a key, by the estimate of ``context``
             without a tokenizer.
+
+    Raises:
+        InvalidArgument: A field is not a ``Limit``.
     """
 
     records: Limit = Limit()
     content_bytes: Limit = Limit()
     profile_tokens: Limit = Limit()
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value: object = getattr(self, name)
+            if not isinstance(value, Limit):
+                raise InvalidArgument(f"{name} must be a Limit, such as Limit(hard=1_000), got {describe(value)}")
 
 
 NO_QUOTAS = Quotas()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Literal, get_type_hints
 
@@ -16,7 +16,6 @@ Status = Literal["active", "superseded", "archived", "expired"]
 
 DEFAULT_CONFIDENCE = 0.8
 DEFAULT_IMPORTANCE = 0.5
-_SECONDS_A_DAY = 86_400
 
 MERGES = "merged_from"
 """The type of the link from a merged record to the record whose value it contains."""
@@ -209,7 +208,12 @@ class Record(Envelope, frozen=True):
         """Return the whole days until the record expires, rounded up, at least 0. None: it never expires."""
         if self.valid_until is None:
             return None
-        return max(0, math.ceil((self.valid_until - now).total_seconds() / _SECONDS_A_DAY))
+        return max(0, math.ceil((self.valid_until - now) / timedelta(days=1)))
+
+
+def own_text(memory: Envelope, data: RecordData) -> str:
+    """Return the text of a memory, or ``""`` if its kind makes this text from its key and its value."""
+    return "" if data.record_key and memory.text == data.describe() else memory.text
 
 
 def stars_of(importance: float) -> int:

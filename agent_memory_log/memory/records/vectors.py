@@ -18,11 +18,14 @@ class QueryVectors(msgspec.Struct, frozen=True):
         dimension: The number of components of a vector.
         rows: The base64 text of 32-bit little-endian numbers: the pooled vector, then up to 512 vectors of tokens. Each
             vector has the length 1, or is zero.
+        words: For each vector of a token, the word of the query that the token is part of, or ``()``. The rarity of the
+            word is the weight of the token.
     """
 
     model: str
     dimension: Annotated[int, Meta(ge=1, le=16_384)]
     rows: str
+    words: tuple[str, ...] = ()
 
 
 class TextToEmbed(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports.graphs import ENTITY, Edge, Node
 from agent_memory_log.memory.relations.adjacency import Adjacency, adjacency_of
 from agent_memory_log.memory.stream.context import Context
-from agent_memory_log.memory.stream.history import Closed, Ledger
+from agent_memory_log.memory.stream.history import Closed, Ledger, record_of
 from agent_memory_log.memory.stream.state import Live
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.steps import Steps
@@ -158,13 +158,13 @@ def past(
     for scope in context.readable(scopes):
         ledger = yield from context.subject(scope).ledger(as_of)
         now = as_of or context.hooks.now()
-        lives = {live.id: (live, end) for live, end in ledger.lives()}
-        records = {
-            record: live.record(scope, now) if end is None else live.record_as(scope, end.status)
-            for record, (live, end) in lives.items()
+        lives = [
+            (live, end)
+            for live, end in ledger.lives()
             if (closed and valid_at is None) or _holds(ledger, live, end, valid_at, now)
-        }
-        parts.append(_Past(records, Adjacency((record, lives[record][0].memory) for record in records)))
+        ]
+        records = {live.id: record_of(live, end, scope, now) for live, end in lives}
+        parts.append(_Past(records, Adjacency((live.id, live.memory) for live, _ in lives)))
     return View(parts)
 
 

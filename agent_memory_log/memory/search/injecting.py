@@ -7,14 +7,14 @@ cannot end the block, its line or its quotes. This also holds after Unicode norm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
-from agent_memory_log.memory.operations import BuildContext, Search
+from agent_memory_log.memory.operations import MOST_QUERY, BuildContext, Search
 from agent_memory_log.memory.records.kinds import Consent, Episode, Fact, Note, Preference, Relation
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Evidence, Record, place_name
@@ -46,6 +46,7 @@ _HEAD = (
 )
 _TAIL = "</memory>"
 _NEWER = " (newer, and may change an earlier message)"
+_CONTRADICTED = " (a newer memory contradicts this)"
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -77,10 +78,10 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
     episodes, then more messages. Raises
     ``InvalidArgument`` if ``count_tokens`` returns anything but an integer from 0.
     """
-    scopes, max_tokens = context.readable(call.scopes), call.max_tokens
-    for_episodes = Search(call.query, RELEVANT_EPISODES, _UNKEYED, min_importance=LEAST_STARS, vectors=call.vectors)
+    scopes, max_tokens, query = context.readable(call.scopes), call.max_tokens, call.query[:MOST_QUERY]
+    for_episodes = Search(query, RELEVANT_EPISODES, _UNKEYED, min_importance=LEAST_STARS, vectors=call.vectors)
     # A run may be linked to several scopes. Its messages then match in each scope.
-    for_messages = Search(call.query, MOST_MESSAGES * len(scopes), (MESSAGE,))
+    for_messages = Search(query, MOST_MESSAGES * len(scopes), (MESSAGE,))
     # The list keeps the subjects alive: the client may drop them from its cache while it uses many others.
     subjects = [context.subject(scope) for scope in scopes]
     episode_hits, message_hits = yield from search_each(
@@ -104,17 +105,17 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
     recent = sorted(unmatched, key=lambda record: (-_time(record).timestamp(), record.text, record.id))
     updates = {hit.id for hit in message_hits if "update" in hit.matched_by}
     messages = [
-        _message_line(message, call.query, may_update=place_name(message.evidence) in updates)
+        _message_line(message, query, may_update=place_name(message.evidence) in updates)
         for message in _messages(subjects, message_hits)
     ]
     groups = (
-        [_profile_line(record) for record in profile],
-        [_episode_line(record) for record in relevant],
+        [_profile_line(record, newer) for record in profile],
+        [_episode_line(record, newer) for record in relevant],
         messages[:RELEVANT_MESSAGES],
     )
     own_count = context.hooks.count_tokens
     counter = TokenCounter("count_tokens", own_count) if own_count else (yield from work(default_counter))
-    recent_lines = [_episode_line(record) for record in recent[:RECENT_EPISODES]]
+    recent_lines = [_episode_line(record, newer) for record in recent[:RECENT_EPISODES]]
     lines, tokens = yield from work(
         lambda: _fitting(groups, [*recent_lines, *messages[RELEVANT_MESSAGES:]], max_tokens, counter.count)
     )
@@ -131,6 +132,7 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
         if lines or not any((*groups, recent_lines))
         else f"nothing fits into max_tokens={max_tokens}",
         counter.name if lines else "",
+        message_hits.scopes_to_embed,
     )
 
 
@@ -257,17 +259,22 @@ def _identity(record: Record) -> tuple[str, str, str, str]:
     return record.kind, record.key, record.text, record.id
 
 
-def _profile_line(record: Record) -> _Line:
+def _profile_line(record: Record, newer: Container[str]) -> _Line:
     text = f"{_quoted(record.key)}: {_quoted(record.value)}"
     if record.text != record.data.describe():
         text += f" ({_quoted(record.text)})"
     kind = record.kind if record.kind in _KINDS else _quoted(record.kind)
-    return _Line(0, (0, *_identity(record)), f"- {kind} {text}", record.id)
+    return _Line(0, (0, *_identity(record)), f"- {kind} {text}{_mark(record, newer)}", record.id)
 
 
-def _episode_line(record: Record) -> _Line:
+def _episode_line(record: Record, newer: Container[str]) -> _Line:
     time = _time(record)
-    return _Line(1, (time.timestamp(), record.text, record.id), f"- {_day(time)} {_quoted(record.text)}", record.id)
+    text = f"- {_day(time)} {_quoted(record.text)}{_mark(record, newer)}"
+    return _Line(1, (time.timestamp(), record.text, record.id), text, record.id)
+
+
+def _mark(record: Record, newer: Container[str]) -> str:
+    return _CONTRADICTED if record.id in newer else ""
 
 
 def _message_line(message: RunMessage, query: str, *, may_update: bool) -> _Line:

@@ -53,7 +53,8 @@ def sent_query(embedded: Embedded) -> QueryVectors:
     assert embedded.embeddings is not None, "the query was not embedded"  # noqa: S101  # see above
     pooled, tokens = embedded.embeddings.pooled, embedded.embeddings.tokens
     rows = pooled if tokens is None else np.concatenate([pooled, tokens[0][:MOST_TOKENS]])
-    return QueryVectors(*embedded.model, b64encode(rows.astype(_NUMBER).tobytes()).decode())
+    words = () if embedded.embeddings.words is None else embedded.embeddings.words[0][:MOST_TOKENS]
+    return QueryVectors(*embedded.model, b64encode(rows.astype(_NUMBER).tobytes()).decode(), words)
 
 
 def read_query(vectors: QueryVectors) -> Embedded:
@@ -67,8 +68,13 @@ def read_query(vectors: QueryVectors) -> Embedded:
         lengths = np.linalg.norm(rows, axis=1)
     if not np.all((lengths == 0) | (np.abs(lengths - 1) <= _TOLERANCE)):
         raise InvalidArgument("vectors.rows must be finite vectors of length 1 or 0: divide each by its length")
+    if len(vectors.words) not in (0, len(rows) - 1):
+        raise InvalidArgument(
+            f"vectors.words must have a word for each of the {len(rows) - 1} tokens, or none; got {len(vectors.words)}"
+        )
     tokens = (rows[1:],) if len(rows) > 1 else None
-    return Embedded(Embeddings(rows[:1], tokens), "", (vectors.model, vectors.dimension))
+    words = (vectors.words,) if vectors.words else None
+    return Embedded(Embeddings(rows[:1], tokens, words), "", (vectors.model, vectors.dimension))
 
 
 def check_model_name(model: str, name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
-from agent_memory_log.memory.operations import Search
+from agent_memory_log.memory.operations import MOST_QUERY, Search
 from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_keys
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.plans import Plan, Strategy
@@ -85,8 +85,8 @@ def search_each(
 
     Raises ``InvalidArgument`` if the extra ``recall`` is missing for an embedder, or the embedder has no ``embed``.
     """
-    make = index_maker()
-    embedder = context.hooks.embedder
+    calls = [msgspec.structs.replace(call, query=call.query[:MOST_QUERY]) for call in calls]
+    make, embedder = index_maker(), context.hooks.embedder
     if make is None:
         if embedder is not None or calls[0].vectors is not None:
             raise InvalidArgument(NEEDS_RECALL)
@@ -97,7 +97,7 @@ def search_each(
     reranked = 0 if reranker is None else RERANKED
     subjects = [context.subject(scope) for scope in scopes]
     with context.indexes.of(subjects, lambda subject: make(subject, context.indexes.folder)) as indexes:
-        note, embedded = yield from _prepared(indexes, embedder, calls[0])
+        note, embedded, to_embed = yield from _prepared(dict(zip(scopes, indexes, strict=True)), embedder, calls[0])
         now = context.hooks.now()
         plans = _plans(calls, now, has_vectors=embedded is not None)
         hits_of_searches: list[Hits] = []
@@ -118,7 +118,7 @@ def search_each(
                 note = note or failure
             if plan.every and call.top_k is None:
                 best = _spread(best)
-            hits_of_searches.append(Hits(best[: plan.limit], note, plan))
+            hits_of_searches.append(Hits(best[: plan.limit], note, plan, to_embed))
     return hits_of_searches
 
 
@@ -273,37 +273,38 @@ def _hit_of(match: DocumentHit, message: RunMessage | None, state: State, scope:
 
 
 def _prepared(
-    indexes: Sequence[WarmIndex], embedder: Embedder | None, call: Search
-) -> Steps[tuple[str, Embedded | None]]:
+    indexes: Mapping[str, WarmIndex], embedder: Embedder | None, call: Search
+) -> Steps[tuple[str, Embedded | None, tuple[str, ...]]]:
     """Bring the indexes up to date, and embed the query, unless its caller sent its vectors.
 
-    Returns a note and the query's vectors. The note says why vectors were not compared; then the vectors are None.
+    Returns a note, the query's vectors, and the scopes with texts that the caller can embed. The note says why vectors
+    were not compared; then the vectors are None.
     """
     if call.vectors is not None:
-        return "", (yield from _prepared_for(indexes, call.vectors))
+        return "", *(yield from _prepared_for(indexes, call.vectors))
     if embedder is None or not call.query.strip():
-        for index in indexes:
+        for index in indexes.values():
             yield from index.refresh(None)
-        return "", None
+        return "", None, ()
     embedded, fixed = yield from work(lambda: embed_query(embedder, call.query))
     note = embedded.note
-    for index in indexes:
+    for index in indexes.values():
         yield from index.refresh(None if note else embedded.model)
         if not note:
             note = yield from index.embed_lacking(fixed)
-    return note, None if note else embedded
+    return note, None if note else embedded, ()
 
 
-def _prepared_for(indexes: Sequence[WarmIndex], vectors: QueryVectors) -> Steps[Embedded]:
-    """Bring the indexes up to date for vectors that the caller sent, and return them."""
+def _prepared_for(indexes: Mapping[str, WarmIndex], sent: QueryVectors) -> Steps[tuple[Embedded, tuple[str, ...]]]:
+    """Bring the indexes up to date for vectors that the caller sent. Return these, and the scopes to embed."""
     from agent_memory_log.memory.search.packing import read_query  # noqa: PLC0415  # as in index_maker
 
-    embedded = yield from work(lambda: read_query(vectors))
-    for index in indexes:
-        yield from index.check_model(embedded.model)
-    for index in indexes:
-        yield from index.refresh(embedded.model)
-    return embedded
+    embedded = yield from work(lambda: read_query(sent))
+    to_embed: list[str] = []
+    for scope, index in indexes.items():
+        if (yield from index.lacking(embedded.model, 1)):
+            to_embed.append(scope)
+    return embedded, tuple(to_embed)
 
 
 def check_embedder(embedder: object) -> None:

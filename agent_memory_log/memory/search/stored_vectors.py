@@ -9,6 +9,7 @@ import msgspec
 from agent_memory_log.memory.stream.payloads import MemoryVectors
 from agent_memory_log.memory.stream.vectors import TextName, name_of
 from agent_memory_log.recall import RecallIndex
+from agent_memory_log.recall.embedding import Model
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult
 
@@ -86,9 +87,13 @@ class StoredVectors:
             not self.is_read or bool(self._index.marks.of(_REMOVED)) or max(newer.last_seq, newer.after) > self.read_to
         )
 
-    def has(self, name: TextName) -> bool:
-        """Return whether a text has vectors that are stored or will be."""
-        return name in self._unstored or bool(self._stored().get(name))
+    def has(self, name: TextName, model: Model) -> bool:
+        """Return whether a text has vectors of a model that are stored or will be."""
+        unstored = self._unstored.get(name)
+        return self._has_stored(name, model) or (unstored is not None and model == (unstored.model, unstored.dimension))
+
+    def _has_stored(self, name: TextName, model: Model) -> bool:
+        return any(model == (vector.model, vector.dimension) for vector in self._stored().get(name, {}).values())
 
     def are_dropped(self, newer: Snapshot, has_text: HasText) -> bool:
         """Return whether a snapshot redacts the vectors of a text that the index holds."""
@@ -167,12 +172,8 @@ class StoredVectors:
 
     def to_store(self) -> tuple[list[MemoryVectors], int]:
         """Return vectors for the next append, and the version of the stream to append them at."""
-        stored = self._stored()
         for name, vectors in list(self._unstored.items()):
-            if any(
-                (vector.model, vector.dimension) == (vectors.model, vectors.dimension)
-                for vector in stored.get(name, {}).values()
-            ):
+            if self._has_stored(name, (vectors.model, vectors.dimension)):
                 del self._unstored[name]
         return _first_batch(list(self._unstored.values())), self.read_to
 

@@ -279,7 +279,11 @@ class WarmIndex:
                 )
 
     def lacking(self, model: Model, limit: int) -> Steps[list[tuple[TextName, str]]]:
-        """Return the first texts that have no vectors of a model, at most ``limit``."""
+        """Refresh, and return the first texts that have no vectors of a model, at most ``limit``.
+
+        Raises ``InvalidArgument`` if the newest stored vectors are of another model.
+        """
+        yield from self.check_model(model)
         for _ in range(_ATTEMPTS):
             yield from self.refresh(model)
             with suppress(IndexLost):
@@ -311,11 +315,10 @@ class WarmIndex:
             return None
         stored = 0
         for data in vectors:
-            name = name_of(data)
-            if self._contents.vectors.has(name) or not self._contents.texts.put_vectors(name, *model, data.vectors):
-                continue
-            self._contents.vectors.add(data)
-            stored += 1
+            name, contents = name_of(data), self._contents
+            if not contents.vectors.has(name, model) and contents.texts.put_vectors(name, *model, data.vectors):
+                contents.vectors.add(data)
+                stored += 1
         return stored
 
     def _to_store(self) -> tuple[list[MemoryVectors], int]:

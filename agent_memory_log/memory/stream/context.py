@@ -195,19 +195,21 @@ class Context:
             return tuple(scope for scope in self._scopes if scope in allowed)
         requested = set(scopes)
         for scope in sorted(requested - allowed):
-            raise _denied(scope)
+            raise _denied(scope, allowed)
         return tuple(scope for scope in self._scopes if scope in requested)
 
     def readable_scope(self, scope: str | None) -> str:
         """Return ``scope``, or the home scope for None. Raises ``MemoryStopped`` if it may not be read."""
         name = self.principal.home if scope is None else scope
-        if name not in self._allowed():
-            raise _denied(name)
+        allowed = self._allowed()
+        if name not in allowed:
+            raise _denied(name, allowed)
         return name
 
     def _allowed(self) -> frozenset[str]:
         return self.hooks.execution.retrieval_scopes(self._own) & self._own
 
 
-def _denied(scope: str) -> MemoryStopped:
-    return MemoryStopped(f"the scope {scope!r} may not be read", reason=f"scope_denied:{scope}")
+def _denied(scope: str, allowed: frozenset[str]) -> MemoryStopped:
+    names = ", ".join(sorted(allowed)) or "none"
+    return MemoryStopped(f"the scope {scope!r} may not be read, only {names}", reason=f"scope_denied:{scope}")

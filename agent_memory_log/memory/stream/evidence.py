@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from agent_memory_log.errors import DecodeError, RunExpired
 from agent_memory_log.events.reserved import is_reserved
@@ -66,14 +67,20 @@ def _is_erased(item: Evidence, places: ErasedPlaces) -> Steps[bool]:
 
 
 def unsupported(lives: Iterable[Live]) -> Steps[frozenset[str]]:
-    """Return the ids of the records that have lost all their evidence. A merged record falls with any of its parts.
+    """Return the ids of the records that have lost all their evidence. See ``fallen_with``."""
+    by_id = {live.id: live for live in lives}
+    erased = yield from erased_evidence(item for live in by_id.values() for item in live.memory.evidence)
+    return fallen_with(erased, by_id.values())
+
+
+def fallen_with(erased: AbstractSet[Evidence], lives: Iterable[Live]) -> frozenset[str]:
+    """Return the ids of the records whose evidence is erased. A merged record falls with any of its parts.
 
     Its parts are the record that it was merged from, and the statement with the rest of its evidence. If it was
     imported without its parts, each event of its evidence may support another part. ``lives`` are in the order of
     creation. To judge merged records, they must include the closed records.
     """
     by_id = {live.id: live for live in lives}
-    erased = yield from erased_evidence(item for live in by_id.values() for item in live.memory.evidence)
     fallen: set[str] = set()
     for live in by_id.values() if erased else ():
         parts = parts_of(live)

@@ -83,6 +83,10 @@ class Ledger:
         pairs.sort(key=lambda pair: pair[0].seq)
         return iter(pairs)
 
+    def by_id(self) -> dict[str, tuple[Live, Closed | None]]:
+        """Return the records of ``lives`` by id."""
+        return {live.id: (live, closed) for live, closed in self.lives()}
+
     def find(self, record: str) -> Live | None:
         """Return a record, active or closed, or None."""
         closed = self.closed.get(record)
@@ -114,7 +118,7 @@ class Ledger:
     def records(self, scope: str, now: datetime) -> Iterator[Record]:
         """Yield every record with its status at ``now``."""
         for live, closed in self.lives():
-            yield live.record(scope, now) if closed is None else live.record_as(scope, closed.status)
+            yield record_of(live, closed, scope, now)
 
     def drop(self, records: Iterable[str]) -> None:
         """Remove records, active or closed."""
@@ -139,6 +143,11 @@ class Ledger:
         elif isinstance(data, MemoryBlocked):
             self.blocked.append((event, data))
         self.state.fold((event,), event.seq)
+
+
+def record_of(live: Live, closed: Closed | None, scope: str, now: datetime) -> Record:
+    """Return a record, active or closed, with its status at ``now``."""
+    return live.record(scope, now) if closed is None else live.record_as(scope, closed.status)
 
 
 _STATUSES = frozenset({"superseded", "archived", "expired"})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
@@ -13,11 +11,10 @@ from agent_memory_log.memory.learning.remembering import only_outcome
 from agent_memory_log.memory.learning.writing import OWN_LINKS, decided, write
 from agent_memory_log.memory.operations import Delete, Get, Restore
 from agent_memory_log.memory.records.candidates import Candidate
-from agent_memory_log.memory.records.record import RESTORES, Link, Record, Status, envelope_of
+from agent_memory_log.memory.records.record import RESTORES, Link, Record, Status, envelope_of, own_text
 from agent_memory_log.memory.records.reports.outcomes import Action, Outcome
 from agent_memory_log.memory.search.reading import find_record, get
 from agent_memory_log.memory.stream.context import Context
-from agent_memory_log.memory.stream.state import State
 from agent_memory_log.steps import Steps
 
 DELETED = "deleted"
@@ -29,15 +26,13 @@ def delete(context: Context, call: Delete) -> Steps[Outcome]:
     record = yield from get(context, Get(call.id))
     if record is not None:
 
-        def decide(state: State, now: datetime) -> Decisions:
-            decisions = Decisions(state, record.scope, now, None)
-            live = state.active(record.id, now)
+        def decide(decisions: Decisions) -> bool:
+            live = decisions.state.active(record.id, decisions.now)
             if live is not None:
                 decisions.close([live], "archived", reason=DELETED)
-            return decisions
+            return bool(decisions.events)
 
-        decisions = yield from decided(context, record.scope, decide)
-        if decisions.events:
+        if (yield from decided(context, record.scope, decide)):
             return _outcome("archived", record, "archived", DELETED)
     closed = yield from _stored_record(context, call.id)
     return _outcome("unchanged", closed, closed.status, closed.status)
@@ -63,16 +58,15 @@ def restore(context: Context, call: Restore) -> Steps[Outcome]:
 
 def repeated(record: Record) -> Candidate:
     """Return a candidate that repeats an archived record, and links to it."""
-    own_text = "" if record.key and record.text == record.data.describe() else record.text
     links = (*record.links, Link(RESTORES, record.id))
-    fields = envelope_of(record, text=own_text, valid_from=record.valid_from or record.created, links=links)
-    return Candidate(record.data, record.scope, **fields)
+    text, valid_from = own_text(record, record.data), record.valid_from or record.created
+    return Candidate(record.data, record.scope, **envelope_of(record, text=text, valid_from=valid_from, links=links))
 
 
 def _stored_record(context: Context, record_id: str) -> Steps[Record]:
     record = yield from find_record(context, record_id)
     if record is None:
-        raise InvalidArgument(f"there is no record {in_quotes(record_id)}")
+        raise InvalidArgument(f"there is no record with the id {in_quotes(record_id)}: take the id from search or list")
     return record
 
 

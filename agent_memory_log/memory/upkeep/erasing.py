@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
+from functools import partial
 
 import msgspec
 
 from agent_memory_log.errors import MemoryStopped, VersionConflict
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.memory.operations import SWEEP_LIMIT
+from agent_memory_log.memory.records.messages import RunEvent
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Evidence, free_texts
 from agent_memory_log.memory.records.reports.outcomes import ForgetReport
+from agent_memory_log.memory.search.index_files import erase_from_index
 from agent_memory_log.memory.stream.context import Context
+from agent_memory_log.memory.stream.evidence import erased_evidence, fallen_with
 from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import (
     MemoryBlocked,
@@ -94,8 +99,17 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[ForgetReport]:
-    """Erase memories of a scope, and their traces in linked runs. Raises ``MemoryStopped`` if a sweep is too large."""
+    """Erase memories of a scope, also from its index, and their traces in linked runs.
+
+    Raises ``MemoryStopped`` if a sweep is too large.
+    """
     subject = context.subject(scope)
+    report = yield from _erase(context, subject, target, reach)
+    yield from erase_from_index(subject, context.indexes.folder)
+    return report
+
+
+def _erase(context: Context, subject: Subject, target: Target, reach: Reach) -> Steps[ForgetReport]:
     query, traces = TraceQuery(), Traces()
     for attempt in itertools.count(1):
         stream = yield from subject.load_all()
@@ -104,18 +118,14 @@ def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[F
         if new_query != query:  # after a version conflict, an equal query keeps its traces
             query = new_query
             traces = yield from find_traces(query)
-        records = yield from work(lambda: _records_with(query, plan))  # noqa: B023  # called before the next round
+        records = yield from work(partial(_records_with, query, plan))
         in_runs = traces.to_redact | plan.state.in_runs.keys()
         elsewhere = tuple(Evidence(*event) for event in sorted(traces.elsewhere))
-        report = ForgetReport(len(plan.lives), len(plan.tombstone.erased), len(in_runs), elsewhere, records)
+        fallen = yield from _fallen(plan, traces.to_redact)
+        report = ForgetReport(len(plan.lives), len(plan.tombstone.erased), len(in_runs), elsewhere, records, fallen)
         if reach.dry_run:
             return report
-        if reach.sweep and len(traces.to_redact) > reach.sweep_limit:
-            raise MemoryStopped(
-                f"the sweep would redact {len(traces.to_redact):,} events of linked runs; the limit is sweep_limit="
-                f"{reach.sweep_limit:,}. Nothing was erased: check with dry_run=True, then raise sweep_limit",
-                reason="sweep_limit",
-            )
+        _check_sweep(len(traces.to_redact), reach)
         now = context.hooks.now()
         events = [*target.also(plan.state, now)]
         if plan.tombstone.erased or plan.tombstone.until:
@@ -136,6 +146,15 @@ def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[F
     raise AssertionError("the loop has no end")
 
 
+def _check_sweep(events: int, reach: Reach) -> None:
+    if reach.sweep and events > reach.sweep_limit:
+        raise MemoryStopped(
+            f"the sweep would redact {events:,} events of linked runs; the limit is sweep_limit="
+            f"{reach.sweep_limit:,}. Nothing was erased: check with dry_run=True, then raise sweep_limit",
+            reason="sweep_limit",
+        )
+
+
 def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tuple[str, str], int]) -> _Plan:
     ledger = Ledger(stream)
     state = folded(stream)
@@ -145,7 +164,7 @@ def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tupl
     for live, _ in ledger.lives():
         (lives if is_chosen(live) else remaining).append(live)
     blocked = [(event, data) for event, data in ledger.blocked if target.is_about(data)]
-    until = {**(state.positions if target.everything else {})}
+    until = dict(state.positions) if target.everything else {}
     for run_id, seq in runs.items():
         until[run_id] = max(seq, until.get(run_id, 0))
     until = {run_id: seq for run_id, seq in until.items() if seq > state.until.get(run_id, 0)}
@@ -214,6 +233,18 @@ def _records_with(query: TraceQuery, plan: _Plan) -> tuple[str, ...]:
         return ()
     values = Values(query.values)
     return tuple(live.id for live in plan.remaining if any(map(values.are_in, _texts(live.memory))))
+
+
+def _fallen(plan: _Plan, redacted: AbstractSet[RunEvent]) -> Steps[tuple[str, ...]]:
+    """Return the ids of the other active records that lose the rest of their evidence with some events."""
+    lives = sorted((*plan.lives, *plan.remaining), key=lambda live: live.seq)
+    evidence = {item for live in lives for item in live.memory.evidence}
+    lost = {item for item in evidence if (*item.run_id, item.seq) in redacted}
+    if not lost:
+        return ()
+    erased = yield from erased_evidence(evidence)
+    fallen = yield from work(lambda: fallen_with(lost | erased, lives))
+    return tuple(live.id for live in plan.remaining if live.id in fallen and live.id in plan.state.records)
 
 
 def _texts(memory: MemoryRemembered) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
 
 import msgspec
 
@@ -29,9 +31,11 @@ from agent_memory_log.memory.records.record import (
     Source,
     envelope_of,
     links_without,
+    own_text,
 )
 from agent_memory_log.memory.records.reports.outcomes import WriteReport
 from agent_memory_log.memory.stream.context import Context
+from agent_memory_log.memory.stream.state import State
 from agent_memory_log.steps import Steps
 from agent_memory_log.transfer.importing import decode_line, line_bytes
 
@@ -52,27 +56,27 @@ def export_jsonl(context: Context, call: ExportJsonl) -> Steps[bytes]:
     for scope in context.readable(call.scopes):
         subject = context.subject(scope)
         yield from subject.refresh()
-        now = context.hooks.now()
-        lives = subject.ask(lambda state: [(live.seq, live.record(scope, now)) for live in state.records.values()])  # noqa: B023  # called before the next round
-        lines.extend(
-            encode_json(_line(record, Evidence(subject.agent, STREAM_RUN, seq, event_id=record.id)))
-            for seq, record in lives
-            if record.status == "active"
-        )
+        records = subject.ask(partial(_active, scope, context.hooks.now()))
+        lines += (encode_json(_line(record, subject.agent, seq)) for seq, record in records)
     body = b"".join(line + b"\n" for line in lines)
     digest = hashlib.sha256(body).hexdigest()
     header = encode_json({"format": f"{_FORMAT}/{FORMAT_NUMBER}", "records": len(lines), "sha256": digest})
     return header + b"\n" + body
 
 
-def _line(record: Record, own_event: Evidence) -> _Line:
+def _active(scope: str, now: datetime, state: State) -> list[tuple[int, Record]]:
+    lives = (live for live in state.records.values() if not live.is_expired(now))
+    return [(live.seq, live.record_as(scope, "active")) for live in lives]
+
+
+def _line(record: Record, agent: str, seq: int) -> _Line:
     """Return the line of a record.
 
     A record without evidence cites its own event, so that an import can recognize a forgotten record.
     """
     fields = envelope_of(
         record,
-        evidence=record.evidence or (own_event,),
+        evidence=record.evidence or (Evidence(agent, STREAM_RUN, seq, event_id=record.id),),
         links=links_without(record.links, {SUPERSEDES}),
         valid_from=record.valid_from or record.created,
     )
@@ -134,6 +138,5 @@ def _check_header(header: Mapping[str, JsonValue], number: int) -> None:
 
 def _candidate(line: _Line) -> Candidate:
     data = read_kind(line.kind, line.data)
-    own_text = "" if data.record_key and line.text == data.describe() else line.text
     source = Source("import", line.source.id, line.source.reliability)
-    return Candidate(data, line.scope, **envelope_of(line, text=own_text, source=source))
+    return Candidate(data, line.scope, **envelope_of(line, text=own_text(line, data), source=source))

@@ -12,7 +12,6 @@ from agent_memory_log.memory.operations import Forget, ForgetAll
 from agent_memory_log.memory.records.kinds import Consent, fold_key, fold_text
 from agent_memory_log.memory.records.record import RESTORES
 from agent_memory_log.memory.records.reports.outcomes import ForgetReport
-from agent_memory_log.memory.search.index_files import erase_from_index
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.evidence import parts_of
 from agent_memory_log.memory.stream.history import Ledger
@@ -25,31 +24,29 @@ from agent_memory_log.steps import Steps, load
 
 def forget(context: Context, call: Forget) -> Steps[ForgetReport]:
     """Forget every value that a key has had, or one record and the other records that say the same."""
-    key, kind, scope = call.key, call.kind, call.scope
-    if (call.id is None) == (key is None):
+    if (call.id is None) == (call.key is None):
         raise InvalidArgument("expected either id or key, got both or neither")
     reach = Reach(call.evidence, call.sweep, call.sweep_limit, call.dry_run)
-    if key is not None:
-        folded_key = fold_key(key)
-
-        def has_key(live: Live) -> bool:
-            is_same = bool(folded_key) and fold_key(live.memory.key) == folded_key
-            return is_same and kind in (None, live.memory.kind) and _is_no_consent(live)
-
-        def is_about(blocked: MemoryBlocked) -> bool:
-            return bool(folded_key) and fold_key(blocked.key) == folded_key and kind in (None, "", blocked.kind)
-
-        home = context.readable_scope(scope)
-        by_key = Target(lambda ledger: with_merged(ledger, has_key), is_about)
-        report = yield from erase(context, home, by_key, reach)
-        yield from erase_from_index(context.subject(home), context.indexes.folder)
-        return report
+    if call.key is not None:
+        return (yield from erase(context, context.readable_scope(call.scope), _with_key(call.key, call.kind), reach))
     total = ForgetReport()
     target = Target(lambda ledger: _same_as(ledger, call.id or ""), lambda _: False)
-    for name in context.readable(None if scope is None else [scope]):
-        total = _sum(total, (yield from erase(context, name, target, reach)))
-        yield from erase_from_index(context.subject(name), context.indexes.folder)
+    for scope in context.readable(None if call.scope is None else [call.scope]):
+        total = _sum(total, (yield from erase(context, scope, target, reach)))
     return total
+
+
+def _with_key(key: str, kind: str | None) -> Target:
+    folded_key = fold_key(key)
+
+    def has_key(live: Live) -> bool:
+        is_same = bool(folded_key) and fold_key(live.memory.key) == folded_key
+        return is_same and kind in (None, live.memory.kind) and _is_no_consent(live)
+
+    def is_about(blocked: MemoryBlocked) -> bool:
+        return bool(folded_key) and fold_key(blocked.key) == folded_key and kind in (None, "", blocked.kind)
+
+    return Target(lambda ledger: with_merged(ledger, has_key), is_about)
 
 
 def forget_all(context: Context, call: ForgetAll) -> Steps[ForgetReport]:
@@ -64,7 +61,6 @@ def forget_all(context: Context, call: ForgetAll) -> Steps[ForgetReport]:
         reach = Reach(evidence=call.evidence, runs=dict(versions))
         target = Target(lambda _: _is_no_consent, lambda _: True, everything=True)
         total = _sum(total, (yield from erase(context, scope, target, reach)))
-        yield from erase_from_index(context.subject(scope), context.indexes.folder)
     return total
 
 

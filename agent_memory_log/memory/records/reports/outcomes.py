@@ -38,7 +38,8 @@ class Outcome(msgspec.Struct, frozen=True):
         scope: The scope of the candidate.
         kind: The kind of the candidate.
         key: The key of the candidate, or ``""``.
-        record: The record after the call, or None if there is no such record.
+        record: The record, or None if there is no such record. Of several outcomes of one call that met the same
+            record again, only the last has it.
         superseded: The id of the record that was replaced, or ``""``.
         reason: The reason for the action, as stable text.
         evidence: The events that the candidate cites.
@@ -76,6 +77,9 @@ class DeriveReport(msgspec.Struct, frozen=True):
         error: The messages of the errors of the extractor and of its candidates, or ``""``.
         model_calls: The number of model calls.
         usage: The usage that the model reported, such as tokens.
+        waiting: The number of later events that the next call reads. They wait because the run has fewer than four
+            messages, because a turn is not finished, or because the extractor was not due. 0 if the status is not
+            ``ok``.
     """
 
     agent: str
@@ -88,6 +92,7 @@ class DeriveReport(msgspec.Struct, frozen=True):
     error: str = ""
     model_calls: int = 0
     usage: Mapping[str, JsonValue] = msgspec.field(default_factory=dict[str, JsonValue])
+    waiting: int = 0
 
     @property
     def written(self) -> tuple[Outcome, ...]:
@@ -108,7 +113,7 @@ class DeriveReport(msgspec.Struct, frozen=True):
 class ForgetReport(msgspec.Struct, frozen=True):
     """The result of forgetting. A dry run reports the same fields and changes nothing.
 
-    ``elsewhere`` and ``other_records`` are filled only with ``evidence`` or ``sweep``.
+    The fields from ``elsewhere`` on are filled only with ``evidence`` or ``sweep``.
 
     Attributes:
         records: The number of records that were forgotten.
@@ -116,6 +121,8 @@ class ForgetReport(msgspec.Struct, frozen=True):
         evidence: The number of events that were redacted in the logs of runs.
         elsewhere: The events of linked runs that hold the value as whole words and were not redacted.
         other_records: The ids of other records of the scope that hold the value, of any status.
+        fallen: The ids of other active records of the scope whose evidence was all redacted. No call returns them any
+            more.
     """
 
     records: int = 0
@@ -123,6 +130,7 @@ class ForgetReport(msgspec.Struct, frozen=True):
     evidence: int = 0
     elsewhere: tuple[Evidence, ...] = ()
     other_records: tuple[str, ...] = ()
+    fallen: tuple[str, ...] = ()
 
 
 class LinkReport(msgspec.Struct, frozen=True):
@@ -229,20 +237,26 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001  # a tuple that has a note cannot 
     Attributes:
         note: The problem that limited the search, such as an embedder that failed. ``""``: no problem.
         plan: How the search answered the question.
+        scopes_to_embed: If the call had ``vectors``: the scopes that have texts without vectors of their model. These
+            texts were compared by words. ``texts_to_embed`` returns them. Empty if the caller may not store vectors.
     """
 
     note: str
     plan: Plan
+    scopes_to_embed: tuple[str, ...]
 
-    def __new__(cls, hits: Iterable[Hit] = (), note: str = "", plan: Plan | None = None) -> Self:
+    def __new__(
+        cls, hits: Iterable[Hit] = (), note: str = "", plan: Plan | None = None, scopes_to_embed: tuple[str, ...] = ()
+    ) -> Self:
         """Make the result of a search."""
         result = super().__new__(cls, hits)
         result.note = note
         result.plan = plan or Plan()
+        result.scopes_to_embed = scopes_to_embed
         return result
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Hits, (tuple(self), self.note, self.plan)
+        return Hits, (tuple(self), self.note, self.plan, self.scopes_to_embed)
 
 
 class MemoryContext(msgspec.Struct, frozen=True):
@@ -256,6 +270,7 @@ class MemoryContext(msgspec.Struct, frozen=True):
         note: The problem that limited the search, or the reason why the text is empty. ``""``: no problem.
         counted_by: The way in which the tokens were counted: ``count_tokens``, ``tiktoken`` or ``estimate``. It is
             ``""`` if there is no text.
+        scopes_to_embed: The same as in ``Hits``.
     """
 
     text: str = ""
@@ -264,6 +279,15 @@ class MemoryContext(msgspec.Struct, frozen=True):
     messages: tuple[Evidence, ...] = ()
     note: str = ""
     counted_by: str = ""
+    scopes_to_embed: tuple[str, ...] = ()
+
+
+def without_embedding(result: Hits | MemoryContext, note: str) -> Hits | MemoryContext:
+    """Return a result whose caller embeds no more texts. The note says why, unless the result has a note."""
+    note = result.note or note
+    if isinstance(result, Hits):
+        return Hits(result, note, result.plan)
+    return msgspec.structs.replace(result, note=note, scopes_to_embed=())
 
 
 class Version(msgspec.Struct, frozen=True):

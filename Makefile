@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # More workers than cores: tests spend half of their time waiting for processes, servers and timeouts.
 WORKERS ?= 4
+# Without bytecode files, each process that a test starts would compile its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-processor test integrations torture test-all lint format types generate generate-check site release instructions bench bench-peers clean

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from pymongo import MongoClient
 
 from agent_memory_log.backend_kit import expiry
 from tests.effort import EXAMPLES, IS_CAMPAIGN
@@ -83,13 +84,19 @@ def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoSer
         yield server
 
 
+@pytest.fixture(scope="session")
+def mongo_client(mongo_server: MongoServer | GivenServer) -> Generator[MongoClient[dict[str, Any]]]:
+    """Open one client of the driver for all tests of a worker."""
+    with mongo_server.client() as client:
+        yield client
+
+
 @pytest.fixture
-def mongo_database(mongo_server: MongoServer | GivenServer) -> Generator[str]:
+def mongo_database(mongo_client: MongoClient[dict[str, Any]]) -> Generator[str]:
     """Return the name of a database that only this test uses. It is dropped after the test."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield name
-    with mongo_server.client() as client:
-        client.drop_database(name)
+    mongo_client.drop_database(name)
 
 
 @pytest.fixture

@@ -10,6 +10,15 @@ ROOT = Path(__file__).parent.parent
 PATIENCE = 120
 """The number of seconds after which a process that still runs fails the test."""
 
+PYTEST = (
+    sys.executable,
+    "-m",
+    "pytest",
+    "-q",
+    *(f"-pno:{name}" for name in ("cacheprovider", "asyncio", "schemathesis")),
+)
+"""The command that starts pytest without plugins that its tests do not need. Schemathesis alone takes a second."""
+
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     """Start a program. The test reads its standard output."""

@@ -12,6 +12,7 @@ import uuid
 from collections import OrderedDict, UserDict, deque
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -60,6 +61,7 @@ HOSTILE_TEXT = (
 )
 
 
+@cache
 def texts(max_size: int = 20) -> st.SearchStrategy[str]:
     """Generate any text that UTF-8 can encode."""
     return st.one_of(
@@ -67,17 +69,20 @@ def texts(max_size: int = 20) -> st.SearchStrategy[str]:
     )
 
 
+@cache
 def keys() -> st.SearchStrategy[str]:
     """Generate keys of maps: empty keys, keys with dollars and dots, and any other text."""
     return st.one_of(st.sampled_from(["", "$", "$set", ".", "a.b", "\x00", "type", "Data"]), texts(8))
 
 
+@cache
 def integers64() -> st.SearchStrategy[int]:
     return st.one_of(
         st.sampled_from([0, 1, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)]), st.integers(-(2**63), 2**63 - 1)
     )
 
 
+@cache
 def json_values(max_leaves: int = 8) -> st.SearchStrategy[JsonValue]:
     """Generate any JSON value, including null."""
     leaves: st.SearchStrategy[Any] = st.one_of(
@@ -96,10 +101,12 @@ def json_values(max_leaves: int = 8) -> st.SearchStrategy[JsonValue]:
     )
 
 
+@cache
 def json_maps() -> st.SearchStrategy[Mapping[str, JsonValue]]:
     return st.dictionaries(keys(), json_values(4), max_size=4)
 
 
+@cache
 def json_texts() -> st.SearchStrategy[str]:
     """Generate the text of a call's arguments or of a result. It may be invalid JSON, but is never only white space."""
     return st.one_of(
@@ -107,12 +114,14 @@ def json_texts() -> st.SearchStrategy[str]:
     ).filter(lambda text: not text or not text.isspace())
 
 
+@cache
 def unknown_fields() -> st.SearchStrategy[UnknownFields | msgspec.UnsetType]:
     """Generate fields of built-in payloads and nested maps that a newer release might write."""
     maps = json_maps().filter(bool).map(lambda fields: {f"later {key}": value for key, value in fields.items()})
     return st.just(msgspec.UNSET) | maps.map(UnknownFields)
 
 
+@cache
 def bounds() -> st.SearchStrategy[Bounds]:
     return st.builds(
         Bounds,
@@ -125,6 +134,7 @@ def bounds() -> st.SearchStrategy[Bounds]:
     )
 
 
+@cache
 def telemetries() -> st.SearchStrategy[ToolTelemetry]:
     return st.builds(
         ToolTelemetry,
@@ -136,6 +146,7 @@ def telemetries() -> st.SearchStrategy[ToolTelemetry]:
     )
 
 
+@cache
 def retry_hints() -> st.SearchStrategy[RetryHint]:
     return st.builds(
         RetryHint,
@@ -151,6 +162,7 @@ def retry_hints() -> st.SearchStrategy[RetryHint]:
     )
 
 
+@cache
 def tool_calls() -> st.SearchStrategy[ToolCall]:
     return st.builds(
         ToolCall,
@@ -165,6 +177,7 @@ def tool_calls() -> st.SearchStrategy[ToolCall]:
     )
 
 
+@cache
 def tool_results() -> st.SearchStrategy[ToolResult]:
     return st.builds(
         ToolResult,
@@ -190,6 +203,7 @@ def unknown_payloads() -> st.SearchStrategy[UnknownPayload]:
     return st.builds(UnknownPayload, type=types, data=json_maps())
 
 
+@cache
 def payloads() -> st.SearchStrategy[EventData]:
     """Generate a payload of any built-in type or of an unknown type."""
     messages: list[st.SearchStrategy[EventData]] = [
@@ -243,6 +257,7 @@ def event_ids() -> st.SearchStrategy[str]:
     return texts().filter(bool)
 
 
+@cache
 def events() -> st.SearchStrategy[Event]:
     """Generate any event that can be appended, with its own id."""
     return st.builds(new_event, payloads(), timestamp=timestamps(), labels=labels(), event_id=st.none() | event_ids())

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -16,8 +11,9 @@ from agent_memory_log import Event, Reader, Snapshot, Store, ToolCall, ToolResul
 from agent_memory_log.capabilities import BacksUp, Compacts
 from agent_memory_log.memory import Memory
 from agent_memory_log.recording import RunRecorder
+from tests.documents import blocks_of, run_blocks
 from tests.integrations.frameworks import needs
-from tests.processes import PATIENCE, ROOT
+from tests.processes import ROOT
 
 INTEGRATIONS = sorted((ROOT / "docs" / "integrations").glob("*.md"))
 README = (ROOT / "README.md").read_text()
@@ -44,51 +40,15 @@ CHEAT_SHEET = {
 }
 
 
-def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    process = subprocess.run(
-        command, cwd=folder, env=os.environ | environment, check=False, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert process.returncode == 0, f"{command}: {process.stderr}"
-
-
-_RUN_EACH = """
-import sys, types
-for code in sys.argv[1:]:
-    main = sys.modules["__main__"] = types.ModuleType("__main__")
-    exec(code, vars(main))
-"""
-"""Runs each argument as a program of its own, in one process, because most of the time goes to imports."""
-
-
 @pytest.mark.parametrize("document", EXAMPLES)
 def test_examples_run_twice_in_the_same_folder(document: str, tmp_path: Path) -> None:
-    programs = Path(sys.executable).parent
-    environment = {
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONWARNINGS": "error",
-        "XDG_DATA_HOME": str(tmp_path),  # for a client without a store, as is the next one on macOS
-        "HOME": str(tmp_path),
-    }
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
-    programs_or_lines: list[tuple[str, str]] = []
-    for language, block in 2 * blocks:
-        if language == "python" and "import pytest" not in block:
-            programs_or_lines.append((language, block))
-        elif language == "console" and document == "README.md":
-            programs_or_lines += [(language, line) for line in block.splitlines()]
-    assert len(programs_or_lines) >= 2
-    for language, group in groupby(programs_or_lines, key=itemgetter(0)):
-        texts = [text for _, text in group]
-        if language == "python":
-            _run([sys.executable, "-c", _RUN_EACH, *texts], tmp_path, environment)
-            continue
-        for line in texts:
-            assert line.startswith("$ ")
-            if line.startswith("$ export "):
-                name, value = line.removeprefix("$ export ").split("=", 1)
-                environment[name] = value
-            elif line.startswith("$ amlog "):
-                _run(line.removeprefix("$ ").split(), tmp_path, environment)
+    blocks = [
+        (language, text)
+        for language, text in blocks_of(document)
+        if (language == "python" and "import pytest" not in text) or (language == "console" and document == "README.md")
+    ]
+    assert blocks
+    run_blocks(2 * blocks, tmp_path)
 
 
 def test_readme_is_short() -> None:

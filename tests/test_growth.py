@@ -15,7 +15,7 @@ import pytest
 from agent_memory_log import open_sync_store
 from agent_memory_log.events.payloads import ToolCall, ToolResult
 from agent_memory_log.interchange.atif import from_atif
-from agent_memory_log.memory import Candidate, Preference, Principal, SyncMemoryClient, alias_key
+from agent_memory_log.memory import Candidate, Evidence, Preference, Principal, SyncMemoryClient, alias_key
 from agent_memory_log.memory.extraction.rules import RuleExtractor
 from agent_memory_log.memory.extraction.statements import read_statements
 from agent_memory_log.memory.search import searching
@@ -201,3 +201,18 @@ def test_filters_by_kinds_and_boosts_take_linear_time(call: str, monkeypatch: py
 
     with ExitStack() as stores:
         assert growth(call_with(400), call_with(1600), MOST) <= MOST
+
+
+def test_a_statement_that_a_run_repeats_takes_linear_time() -> None:
+    """Each repetition adds one evidence, without a look at those before it."""
+
+    def write(count: int) -> None:
+        with open_sync_store("memory:") as store:
+            me = SyncMemoryClient(store).of(Principal("acme", {"user": "1"}))
+            me.write([_statement(number) for number in range(count)])
+
+    assert growth(partial(write, 1_000), partial(write, 4_000), MOST) <= MOST
+
+
+def _statement(number: int) -> Candidate:
+    return Candidate(Preference("language", "german"), evidence=(Evidence("support", "run", number + 1),))

@@ -11,7 +11,7 @@ import pytest
 
 from agent_memory_log.memory.extraction import outcomes
 from agent_memory_log.memory.extraction.phrases import ALL
-from agent_memory_log.memory.extraction.statements import readable
+from agent_memory_log.memory.extraction.sentences import readable
 from agent_memory_log.secrets.rules import Rule, phrase_rules, token_rules
 from agent_memory_log.secrets.rules import names as secret_names
 from tests.patterns import Prepare, library_patterns, patterns_of, slow_text
@@ -74,7 +74,7 @@ def _slow_text(name: str, pattern: re.Pattern[str], first: int, step: int) -> st
 
 
 def test_patterns_take_linear_time() -> None:
-    assert slow_patterns(5) == []
+    assert slow_patterns(10) == []
 
 
 def _prepare_of(name: str) -> Prepare:

@@ -35,7 +35,7 @@ def test_tutorial_runs_as_written(tutorial: Path, tmp_path: Path) -> None:
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "PYTHONWARNINGS": "error",
         "PYTHONUNBUFFERED": "1",
-        "PYTEST_ADDOPTS": "-p no:asyncio -p no:cacheprovider",
+        "PYTEST_ADDOPTS": "-p no:asyncio -p no:cacheprovider -p no:schemathesis",
         "TZ": "UTC",
     }
     commands = 0

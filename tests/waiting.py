@@ -15,7 +15,7 @@ async def until(condition: Callable[[], object]) -> None:
     """Let the event loop's other tasks run until ``condition()`` is true."""
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110  # the other threads set no event
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 _LOST = 5

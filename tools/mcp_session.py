@@ -32,7 +32,7 @@ TURNS = (
     ("assistant", "Mit `ls`."),
 )
 FIRST: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("memory_store", {"key": "editor", "value": "vim"}),
+    ("memory_set", {"key": "editor", "value": "vim"}),
     (
         "memory_ingest_conversation",
         {"turns": [{"role": role, "text": text} for role, text in TURNS], "source_id": "monday"},

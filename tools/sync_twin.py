@@ -41,7 +41,7 @@ _CHANGES = (
     (r"\b(Memory(?:Client|Calls)|L(?:azyStore|oopMemory))\b", r"Sync\1"),
     (r"await me\.", "me."),
     (r"\bMemory\b(?=[:(`]|$)", "SyncMemory"),
-    (r"\bStore\b(?!\.)", "SyncStore"),
+    (r"\bStore\b(?!\.| the )", "SyncStore"),
     (r"\bAsyncGenerator\b", "Generator"),
     (r"\bMongoStore\b", "SyncMongoStore"),
     (r"\btask_handle\b", "thread_handle"),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import pty
 import select
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,11 +17,11 @@ from typing import Any, Self
 import pytest
 
 from agent_memory_log import InjectedContext, JsonValue, ToolCall, ToolResult, UserMessage, open_sync_store
-from agent_memory_log.capabilities import Compacts
 from agent_memory_log.memory import Principal, Record, SyncMemoryClient
 from agent_memory_log.transcript import validate
 from examples.persistent_agent import COMMAND_SECONDS, ToolFailed, run_command, run_tool
 from tests.amlog import without_codes
+from tests.example_programs.on_terminal import run_on_terminal
 from tests.models.model_server import ModelServer, Reply, Request, says_json
 from tests.processes import PATIENCE, ROOT
 from tests.waiting import until_blocking
@@ -30,13 +29,9 @@ from tests.waiting import until_blocking
 AGENT = "persistent-agent"
 PROGRAM = ROOT / "examples" / "persistent_agent.py"
 
-_ON_TERMINAL = """
-import fcntl, os, sys, termios
-os.setsid()
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
-"""Makes standard input the controlling terminal of the program, so that Ctrl-C on it sends a signal."""
+_STARTER = multiprocessing.get_context("forkserver")
+_STARTER.set_forkserver_preload(["examples.persistent_agent", run_on_terminal.__module__])
+"""Starts processes that have the imports of the program already, because these take most of the time of a start."""
 
 CONTROL_C = "\x03"
 CONTROL_D = "\x04"
@@ -49,22 +44,15 @@ class Agent:
         self.output = ""
         self._position = 0
         self._controller, terminal = pty.openpty()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _ON_TERMINAL, str(PROGRAM), "--user", "kim", "--store", "sqlite:///agent.db"],
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-            cwd=folder,
-            env=os.environ
-            | {
-                "OPENAI_API_KEY": "sk-test",
-                "OPENAI_BASE_URL": url,
-                "AMLOG_MEMORY_MODEL_BACKOFF_SECONDS": "0.01",
-                "PYTHONWARNINGS": "error",
-                "TERM": "xterm",
-            }
-            | environment,
+        variables = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": url, "TERM": "xterm"}
+        variables |= {"AMLOG_MEMORY_MODEL_BACKOFF_SECONDS": "0.01", **environment}
+        self._process = _STARTER.Process(
+            target=run_on_terminal,
+            args=(str(PROGRAM), "--user", "kim", "--store", "sqlite:///agent.db"),
+            kwargs={"terminal": os.ttyname(terminal), "folder": str(folder), "variables": variables},
         )
+        self._process.start()
+        select.select([self._controller], [], [], PATIENCE)  # a process that writes has opened the terminal
         os.close(terminal)
 
     def __enter__(self) -> Self:
@@ -73,8 +61,7 @@ class Agent:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        self._process.kill()
-        self._process.wait(PATIENCE)
+        self.kill()
         os.close(self._controller)
 
     def expect(self, text: str) -> str:
@@ -100,13 +87,14 @@ class Agent:
     def kill(self) -> None:
         """Kill the process."""
         self._process.kill()
-        self._process.wait(PATIENCE)
+        self._process.join(PATIENCE)
 
-    def end(self) -> int:
+    def end(self) -> int | None:
         """Wait until the process has ended and return its exit status."""
         while self._read_output():
             pass
-        return self._process.wait(PATIENCE)
+        self._process.join(PATIENCE)
+        return self._process.exitcode
 
     def _read_output(self) -> bool:
         with contextlib.suppress(OSError):  # Linux raises this error when no process has the terminal open
@@ -283,10 +271,8 @@ class TestRemembering:
         model.chat = chat
         sessions = (
             [refund],  # a session of too few messages, from which the agent does not learn
-            ["The train to Bergen was late again.", "And the bicycle shop was closed."],
-            ["Which files are the largest?"],
-            ["My brother's dog is called Pixel.", "He found a new flat."],
-            ["I painted the kitchen green."],
+            ["The train to Bergen was late again.", "And the bicycle shop was closed.", "Which files are the largest?"],
+            ["My brother's dog is called Pixel.", "He found a new flat.", "I painted the kitchen green."],
         )
         for turns in sessions:
             with start() as agent:
@@ -484,27 +470,6 @@ class TestForgetting:
             agent.press(CONTROL_D)
             assert agent.end() == 0
         assert _values(tmp_path) == LEARNED
-
-    def test_forgotten_memory_is_removed_from_the_file(self, start: Callable[[], Agent], tmp_path: Path) -> None:
-        with start() as agent:
-            _talk(agent)
-            agent.type("/exit")
-            agent.end()
-        with start() as agent:
-            agent.type("hello")
-            agent.expect("agent> ")
-            agent.type("/forget")
-            agent.expect("[y/N] ")
-            agent.press("y\r")
-            agent.expect("Forgotten.")
-            agent.type("/exit")
-            agent.end()
-        with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
-            for run in _runs(tmp_path):  # the conversation itself is not memory, so its runs are deleted
-                store.delete_run(AGENT, run)
-            assert isinstance(store, Compacts)
-            store.compact()
-        assert b"metric" not in (tmp_path / "agent.db").read_bytes()
 
 
 class TestLimits:

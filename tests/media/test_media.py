@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_memory_log import (
@@ -32,6 +32,7 @@ from agent_memory_log.media.formats import NEUTRAL, read_any, read_media
 from agent_memory_log.media.media_format import SHORT_NAMES
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from agent_memory_log.transcript import build, parse, parts_of, provider_names, validate
+from tests.effort import EXAMPLES
 from tests.transcript.test_transcripts import CASES
 from tests.transcript.traffic import Exchange, exchanges
 from tests.transcript.transcripts import Message, snapshot_of
@@ -114,6 +115,7 @@ def essence(part: str | Media, *providers: str) -> object:
 
 
 @every_pair
+@settings(max_examples=EXAMPLES // 2)
 @given(content=contents)
 def test_media_that_both_providers_accept_is_unchanged(source: str, target: str, content: list[str | Media]) -> None:
     first = build(snapshot_of(recorded(content)), source)

@@ -1,8 +1,7 @@
-"""Runs the contract suite on MongoDB for each kind of client, and tests who closes a client."""
+"""Runs the contract suite on MongoDB, and tests who closes a client. ``make torture`` runs the suite with Motor."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -17,36 +16,22 @@ from agent_memory_log_mongo import MongoStore, SyncMongoStore
 from tests.waiting import PATIENCE
 
 
-class _Patient(StoreConformance):
+class Patient(StoreConformance):
     """The contract suite with more patience, because a busy machine answers thousands of requests slowly."""
 
     patience = 4.0 * PATIENCE
 
 
-class TestMongo(_Patient):
+class TestMongo(Patient):
     @pytest.fixture
     def open_handle(self, mongo_uri: str) -> OpenHandle:
         return lambda: open_store(mongo_uri)
 
 
-class TestMongoSync(_Patient):
+class TestMongoSync(Patient):
     @pytest.fixture
     def open_handle(self, mongo_uri: str) -> OpenHandle:
         return lambda: open_sync_store(mongo_uri)
-
-
-class TestMotor(_Patient):
-    @pytest.fixture
-    def open_handle(self, mongo_uri: str, mongo_database: str) -> Generator[OpenHandle]:
-        clients: list[AsyncIOMotorClient[dict[str, Any]]] = []
-
-        async def open_handle() -> MongoStore:
-            clients.append(AsyncIOMotorClient(mongo_uri))
-            return await MongoStore.open(clients[-1], mongo_database)
-
-        yield open_handle
-        for client in clients:
-            client.close()
 
 
 async def test_closing_a_store_leaves_a_callers_client_open(mongo_uri: str, mongo_database: str) -> None:

@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from agent_memory_log.recall import Document, DocumentHit, Embeddings, IndexFile, IndexLost, RecallIndex
 from agent_memory_log.recall.embedding import unit
 from agent_memory_log.recall.index.database_format import FORMAT, files_of
+from tests.effort import IS_CAMPAIGN
 from tests.recall.test_index import _BROAD_QUERY, _DOCUMENTS, _TEXTS, NOW, index_of, talk
 
 OWNER = "somebody"
@@ -234,7 +235,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[Docume
     return file.path.read_bytes(), hits
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(60 if IS_CAMPAIGN else 20))
 def test_a_damaged_file_gives_the_right_hits_or_none(
     file: IndexFile, filled: tuple[bytes, list[DocumentHit]], seed: int
 ) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.processes import PATIENCE, ROOT
+from tests.documents import blocks_of, run_blocks
+from tests.processes import PATIENCE, PYTEST
 
-PAGE = (ROOT / "docs" / "replay.md").read_text()
-BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = blocks_of("docs/replay.md")
+STORE = "sqlite:///runs.db"
 
 FRAGMENT = "async with recorder.tool_call("
 """The beginning of the only block that is a part of a program and not a complete one."""
@@ -43,16 +43,10 @@ def _programs() -> list[str]:
 def test_programs_and_commands_of_the_page_succeed(tmp_path: Path) -> None:
     programs = _programs()
     assert len(programs) >= 7
-    for program in programs:
-        _run([sys.executable, "-c", program], tmp_path, PYTHONWARNINGS="error")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     (tmp_path / "tests").mkdir()
-    command_count = 0
-    for line in (line for language, block in BLOCKS if language == "console" for line in block.splitlines()):
-        if line.startswith("$ amlog "):
-            _run(line.removeprefix("$ ").split(), tmp_path, PATH=path, AMLOG_STORE="sqlite:///runs.db")
-            command_count += 1
-    assert command_count >= 6
+    commands = [(language, block) for language, block in BLOCKS if language == "console"]
+    outputs = run_blocks([*(("python", program) for program in programs), *commands], tmp_path, AMLOG_STORE=STORE)
+    assert len(outputs) >= 6
     assert (tmp_path / "tests" / "run-42.jsonl").exists()
 
 
@@ -66,20 +60,14 @@ def test_regression_test_of_the_page_passes(tmp_path: Path) -> None:
     recording = recording.split("\n\ndef agent(question")[0].replace('"memory:"', '"sqlite:///runs.db"')
     _run([sys.executable, "-c", recording], tmp_path)
     amlog = [sys.executable, "-m", "agent_memory_log.cli", "export", "run-42", "-o", "run-42.jsonl"]
-    _run(amlog, tmp_path, AMLOG_STORE="sqlite:///runs.db")
-    out = _run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"], tmp_path)
+    _run(amlog, tmp_path, AMLOG_STORE=STORE)
+    out = _run([*PYTEST], tmp_path)
     assert "1 passed" in out
 
 
 def test_live_agent_of_the_page_is_recorded_and_replayed(tmp_path: Path) -> None:
     (block,) = (block for block in _programs() if block.startswith("# test_live_agent.py"))
     (tmp_path / "test_live_agent.py").write_text(block)
-    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"]
-    assert "1 passed" in _run([*pytest, "--amlog-record=missing"], tmp_path)
+    assert "1 passed" in _run([*PYTEST, "--amlog-record=missing"], tmp_path)
     assert (tmp_path / "run-43.jsonl").exists()
-    assert "1 passed" in _run(pytest, tmp_path)
-
-
-def test_links_have_existing_targets() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
-        assert target == "interchange.md" or (ROOT / "docs" / target).exists(), target
+    assert "1 passed" in _run([*PYTEST], tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from agent_memory_log.opening import open_store
 from agent_memory_log.recording import SyncRunRecorder
 from agent_memory_log.replay import Replayer, load_recording
 from agent_memory_log.transfer.jsonl import export_run, export_store
-from tests.processes import PATIENCE
+from tests.processes import PATIENCE, PYTEST
 
 ANSWER = {
     "type": "message",
@@ -57,20 +56,7 @@ def run_tests(folder: Path, body: str, *options: str) -> tuple[dict[str, int], s
     """Run the tests in ``body``. Return the number of tests with each outcome, and the output."""
     (folder / "test_agent.py").write_text(HEAD + body)
     completed = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-W",
-            "error",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:asyncio",
-            *options,
-            "test_agent.py",
-        ],
+        [*PYTEST, "-W", "error", *options, "test_agent.py"],
         cwd=folder,
         env={**os.environ, "PYTEST_ADDOPTS": ""},
         capture_output=True,

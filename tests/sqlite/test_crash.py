@@ -10,7 +10,7 @@ import pytest
 from agent_memory_log import PlannerNote, decode_event, open_sync_store
 from tests import processes
 
-KILLS = 5
+KILLS = 3
 
 
 @pytest.mark.parametrize("program", ["append_until_killed", "append_until_killed_async"])

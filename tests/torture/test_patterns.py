@@ -1,4 +1,4 @@
-"""Tries each regular expression of the library on all generated texts. ``make test`` tries a fifth of them."""
+"""Tries each regular expression of the library on all generated texts. ``make test`` tries a tenth of them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_memory_log import (
@@ -53,6 +53,7 @@ from agent_memory_log.transcript import (
 )
 from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transcript.providers import find_provider
+from tests.effort import EXAMPLES
 from tests.strategies import payloads
 from tests.transcript import (
     transcripts_anthropic,
@@ -531,6 +532,7 @@ def _assert_no_thought(case: Case, built: Sequence[Message]) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda case: case.provider)
+@settings(max_examples=EXAMPLES // 2)
 @given(data=st.data())
 def test_run_of_one_provider_can_be_built_for_another(source: Case, target: Case, data: st.DataObject) -> None:
     messages = data.draw(source.sound)

@@ -415,7 +415,7 @@ async def test_events_without_a_header_need_agent_and_run() -> None:
     names: list[dict[str, Any]] = [{}, {"agent": "a"}, {"run": "r"}]
     for options in names:
         async with open_store("memory:") as store:
-            with pytest.raises(DecodeError, match=r"line 1 is not the header of a run: .*give agent and run"):
+            with pytest.raises(DecodeError, match=r"line 1 is not the header of a run, .*if it gets agent and run"):
                 await import_jsonl(store, [EVENT], **options)
 
 

@@ -162,6 +162,9 @@ async def run_async(steps: Steps[_T], store: Store) -> _T:
                     result = await run_async(request.operation, cast("Store", request.store))
             except Exception as error:  # noqa: BLE001  # the operation handles or raises it
                 resume = partial(steps.throw, error)
+            except BaseException:
+                steps.close()  # a cancelled operation gives back its indexes now, not when Python collects it
+                raise
             else:
                 resume = partial(steps.send, result)
     finally:

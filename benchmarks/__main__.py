@@ -31,12 +31,21 @@ def groups(fast: Path, disk: Path) -> dict[str, list[Row | Figure]]:
 
 def frameworks_lacking() -> str:
     """Return why the integrations are not measured, or ``""``."""
-    missing = [name for name in ("agents", "google.adk", "langgraph") if find_spec(name) is None]
+    frameworks = ("agents", "claude_agent_sdk", "google.adk", "langgraph", "pydantic_ai")
+    missing = [name for name in frameworks if find_spec(name) is None]
     return f"{' and '.join(missing)} cannot be imported: make integrations installs them" if missing else ""
 
 
 def _integrations(fast: Path, disk: Path) -> list[Row | Figure]:
-    from benchmarks import anthropic_memory, google_adk, langgraph, sessions  # noqa: PLC0415  # they import frameworks
+    # They import frameworks.
+    from benchmarks import (  # noqa: PLC0415
+        anthropic_memory,
+        claude_agent,
+        google_adk,
+        langgraph,
+        pydantic_ai,
+        sessions,
+    )
 
     return [
         *langgraph.rows(disk),
@@ -45,6 +54,10 @@ def _integrations(fast: Path, disk: Path) -> list[Row | Figure]:
         *sessions.figures(disk),
         *google_adk.rows(fast),
         *google_adk.figures(disk),
+        *claude_agent.rows(fast),
+        *claude_agent.figures(disk),
+        *pydantic_ai.rows(fast),
+        *pydantic_ai.figures(disk),
         *anthropic_memory.rows(fast, disk),
         *anthropic_memory.figures(disk),
     ]

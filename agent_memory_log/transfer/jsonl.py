@@ -289,7 +289,8 @@ class _Import:
         if self._current is None:
             if self._agent is None or self._run is None:
                 raise DecodeError(
-                    f"line {number} is not the header of a run: to import events without a header, give agent and run"
+                    f"line {number} is not the header of a run, with which an export begins; in Python, import_jsonl "
+                    "takes events without a header if it gets agent and run"
                 )
             importing = RunImport(self._agent, self._run, reserved=self._reserved)
             self._current = RunLines(importing, source=self._run, version=None, verified=False)

@@ -116,6 +116,7 @@ class Deployment:
         self.store = f"sqlite:///{folder / 'log.db'}"
         self.config = folder / "processor.json"
         self.starts = 0
+        self.sent = 0
         self.processors: list[Processor] = []
         loops = [{"loop_id": "l*", "agent": AGENT, "scopes": {"user": "{loop_id}"}}]
         self.settings: dict[str, Any] = {"servers": [server.url], "loops": loops, "ack_seconds": 1, **settings}
@@ -202,7 +203,8 @@ class Deployment:
         async with asyncio.timeout(PATIENCE):
             while True:
                 try:
-                    return (await self.stream.publish(subject, data, timeout=1)).seq
+                    self.sent = (await self.stream.publish(subject, data, timeout=1)).seq
+                    return self.sent
                 except (nats.errors.Error, TimeoutError):
                     await asyncio.sleep(0.05)
 
@@ -214,12 +216,17 @@ class Deployment:
             await asyncio.sleep(0.05)
 
     async def is_acknowledged(self, stream: str = STREAM, *consumers: str) -> bool:
-        """Return whether each message is acknowledged by its consumer, by default by those of the inputs."""
+        """Return whether each message is acknowledged by its consumer, by default by those of the inputs.
+
+        A consumer counts a message as pending a little after the server has stored it.
+        """
         try:
             infos = [await self.stream.consumer_info(stream, name, timeout=1) for name in consumers or CONSUMERS]
         except (nats.errors.Error, TimeoutError):
             return False
-        return not any(info.num_pending or info.num_ack_pending for info in infos)
+        reached = max(info.delivered.stream_seq for info in infos if info.delivered is not None)
+        is_counted = bool(consumers) or reached >= self.sent
+        return is_counted and not any(info.num_pending or info.num_ack_pending for info in infos)
 
     async def _is_settled(self) -> bool:
         if not await self.is_acknowledged():

@@ -72,6 +72,7 @@ _COMPARED_DIGITS = 9
 
 def search(context: Context, call: Search) -> Steps[Hits]:
     """Return the best hits of several scopes. Their scores can be compared: each is a share of the whole query."""
+    call = msgspec.structs.replace(call, query=call.query[:MOST_QUERY])
     (hits,) = yield from search_each(context, [call], context.readable(call.scopes))
     return hits
 
@@ -85,7 +86,6 @@ def search_each(
 
     Raises ``InvalidArgument`` if the extra ``recall`` is missing for an embedder, or the embedder has no ``embed``.
     """
-    calls = [msgspec.structs.replace(call, query=call.query[:MOST_QUERY]) for call in calls]
     make, embedder = index_maker(), context.hooks.embedder
     if make is None:
         if embedder is not None or calls[0].vectors is not None:

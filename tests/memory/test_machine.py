@@ -31,7 +31,7 @@ from agent_memory_log.memory.records.record import Status
 from agent_memory_log.memory.stream import snapshots
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.state import Live
-from agent_memory_log.memory.stream.subjects import folded
+from agent_memory_log.memory.stream.subjects import Subject, folded
 from agent_memory_log.steps import run_sync
 from tests.effort import EXAMPLES
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, store_url
@@ -419,6 +419,9 @@ class MemoryIsADict(RuleBasedStateMachine):
         """A round that a crash interrupts is completed by the other client, and nothing is done twice."""
         now = self.tick()
         lives = self.lives(client)
+        for scope in SCOPES:  # the round first stores which records were used
+            for record_id in self.subject(client, scope).uses_to_store(now):
+                lives[record_id].used = tuple(dict.fromkeys((*lives[record_id].used, now.toordinal())))
         weak: dict[str, Strength] = {}
         for record_id, entry in self.records.items():
             if entry.status == "active" and not self.is_expired(entry):
@@ -442,13 +445,17 @@ class MemoryIsADict(RuleBasedStateMachine):
                 entry.status = "expired" if self.is_expired(entry) else "archived"
         self.adopt_times()
 
+    def subject(self, client: int, scope: str) -> Subject:
+        """Return a subject of a client."""
+        context = self.clients[client]._context
+        assert isinstance(context, Context)
+        return context.subject(scope)
+
     def lives(self, client: int) -> dict[str, Live]:
         """Return copies of the active records in the state of a client."""
         lives: dict[str, Live] = {}
         for scope in SCOPES:
-            context = self.clients[client]._context
-            assert isinstance(context, Context)
-            subject = context.subject(scope)
+            subject = self.subject(client, scope)
             run_sync(subject.refresh(), self.crashing[0].raw)
             lives |= subject.ask(lambda state: {record: copy(live) for record, live in state.records.items()})
         return lives

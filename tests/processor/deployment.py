@@ -202,11 +202,10 @@ class Deployment:
         """Send any bytes. A server that is down is waited for."""
         async with asyncio.timeout(PATIENCE):
             while True:
-                try:
+                with contextlib.suppress(nats.errors.Error, TimeoutError):
                     self.sent = (await self.stream.publish(subject, data, timeout=1)).seq
                     return self.sent
-                except (nats.errors.Error, TimeoutError):
-                    await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)
 
     async def settled(self) -> None:
         """Wait until each message is acknowledged, and until nothing is left in the outboxes."""
@@ -268,11 +267,17 @@ class Deployment:
             lost_pointers: Whether the bucket was deleted meanwhile.
         """
         received: dict[str, tuple[str, bytes]] = {}
-        for message_id, subject, data in await self.stored(*OUTPUTS):
-            assert message_id
-            assert received.setdefault(message_id, (subject, data)) == (subject, data), "two messages have one id"
+        deadline = time.monotonic() + PATIENCE
+        while True:  # the graph of a loop is published after its extraction is settled
+            for message_id, subject, data in await self.stored(*OUTPUTS):
+                assert message_id
+                assert received.setdefault(message_id, (subject, data)) == (subject, data), "two messages have one id"
+            with open_sync_store(self.store) as store:
+                outgoing = dict(outbox(store))
+            if received.keys() == outgoing.keys() or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.05)
         with open_sync_store(self.store) as store:
-            outgoing = dict(outbox(store))
             assert received.keys() == outgoing.keys()
             for message_id, message in outgoing.items():
                 subject, data = received[message_id]

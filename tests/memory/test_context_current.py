@@ -108,6 +108,20 @@ def test_context_omits_records_forgotten_by_another_process(open_memory_store: O
     assert (len(after.records), [evidence.seq for evidence in after.messages]) == (1, [2])
 
 
+def test_context_has_the_latest_messages_after_those_that_match(open_memory_store: OpenStore) -> None:
+    store, clock = open_memory_store(), SetClock()
+    me = SyncMemoryClient(store, clock=clock).of(somebody())
+    agent = f"agent {me.principal.tenant}"
+    refund = "The refund went to my sister's account in Oslo."
+    for number, text in enumerate((refund, "I painted the kitchen green.", "My dog is called Pixel.")):
+        store.append_events(agent, f"run {number}", new_event(UserMessage(text), timestamp=clock.time))
+        me.link_run(agent, f"run {number}")
+        clock.move(days=1)
+    context = me.context("Who got the money that was refunded?").text
+    assert context.index(refund) < context.index("Pixel")
+    assert "Pixel" not in repr(me.search("Who got the money that was refunded?"))
+
+
 def test_context_omits_an_expired_run(open_memory_store: OpenStore, store_clock: StoreClock) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())

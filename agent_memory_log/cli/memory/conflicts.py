@@ -18,6 +18,7 @@ from agent_memory_log.memory import ConflictPair, Memory, Principal
 from agent_memory_log.memory.operations import ListConflicts, Resolve
 
 _Status = Literal["open", "resolved"]
+_OPEN: _Status = default(ListConflicts, "status")
 
 _First = Annotated[str, typer.Argument(metavar="FIRST", help=f"The first memory. {RECORD_HELP}", show_default=False)]
 _Second = Annotated[
@@ -31,9 +32,7 @@ def conflicts(
     user: User = None,
     scopes: Scopes = None,
     store: StoreUrl = None,
-    status: Annotated[
-        Literal["open", "resolved"], option(ListConflicts, "status", "--status", metavar="STATUS")
-    ] = default(ListConflicts, "status"),
+    status: Annotated[_Status, option(ListConflicts, "status", "--status", metavar="STATUS")] = _OPEN,
     as_json: AsJson = False,
 ) -> None:
     """List pairs of memories that cannot both be true now.

@@ -18,7 +18,6 @@ from agent_memory_log.memory.learning.links import link
 from agent_memory_log.memory.learning.writing import note_stop, write
 from agent_memory_log.memory.operations import Derive, Rederive
 from agent_memory_log.memory.records.candidates import Candidate, checked
-from agent_memory_log.memory.records.principals import CONVERSATIONS
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice, Violation
 from agent_memory_log.memory.records.reports.outcomes import DeriveReport, Outcome
 from agent_memory_log.memory.stream.context import Context
@@ -93,8 +92,7 @@ def _learn(
         return replace(report, status="skipped", stop_reason=MEMORY_OFF)
     if not new.log:
         return report
-    ingested = agent.startswith(CONVERSATIONS)  # such a conversation may be short and finished
-    run_slice = RunSlice(agent, run, new.meta, after, tuple(new.log), *_allowed(context), short_too=ingested)
+    run_slice = RunSlice(agent, run, new.meta, after, tuple(new.log), *_allowed(context))
     extraction = yield from _extracted(extractor, run_slice)
     report = replace(report, error=extraction.error, model_calls=extraction.model_calls, usage=extraction.usage)
     if extraction.stop_reason:

@@ -109,7 +109,6 @@ class RunSlice(msgspec.Struct, frozen=True):
         events: The new events in seq order.
         scopes: The scopes that a candidate may name.
         keys: The keys that a candidate may have, in lower case. None: any key.
-        short_too: Whether to read the run even if it is short, because ``ingest`` stored it.
     """
 
     agent: str
@@ -119,7 +118,6 @@ class RunSlice(msgspec.Struct, frozen=True):
     events: Sequence[Event]
     scopes: tuple[str, ...]
     keys: tuple[str, ...] | None = None
-    short_too: bool = False
 
 
 class Extraction(msgspec.Struct, frozen=True):

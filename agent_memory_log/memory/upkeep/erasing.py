@@ -238,11 +238,11 @@ def _records_with(query: TraceQuery, plan: _Plan) -> tuple[str, ...]:
 def _fallen(plan: _Plan, redacted: AbstractSet[RunEvent]) -> Steps[tuple[str, ...]]:
     """Return the ids of the other active records that lose the rest of their evidence with some events."""
     lives = sorted((*plan.lives, *plan.remaining), key=lambda live: live.seq)
-    evidence = {item for live in lives for item in live.memory.evidence}
-    lost = {item for item in evidence if (*item.run_id, item.seq) in redacted}
+    lost = {item for live in lives for item in live.memory.evidence if (*item.run_id, item.seq) in redacted}
     if not lost:
         return ()
-    erased = yield from erased_evidence(evidence)
+    weakened = [live for live in lives if not lost.isdisjoint(live.memory.evidence)]
+    erased = yield from erased_evidence(item for live in weakened for item in live.memory.evidence)
     fallen = yield from work(lambda: fallen_with(lost | erased, lives))
     return tuple(live.id for live in plan.remaining if live.id in fallen and live.id in plan.state.records)
 

@@ -151,9 +151,15 @@ def test_slices_of_any_size_give_the_conflicts_of_each_record_once(texts: Sequen
     assert all(int(conflict.record[1:]) > int(conflict.other[1:]) for conflict in each)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(TEXTS, st.data())
-def test_an_index_that_follows_the_state_equals_a_new_one(texts: Sequence[str], data: st.DataObject) -> None:
+# With more records, the number of those that are gone decides which words are common.
+FEW_TEXTS = st.lists(st.sampled_from([text for pair in PAIRS for text in pair[:2]]), max_size=MOST_CONFLICTS + 1)
+
+
+@settings(max_examples=5 * EXAMPLES, deadline=None)
+@given(FEW_TEXTS, st.integers(1, 9), st.data())
+def test_an_index_that_follows_the_state_equals_a_new_one(
+    texts: Sequence[str], limit: int, data: st.DataObject
+) -> None:
     state = State()
     for number, text in enumerate(texts, 1):
         payload: EventData = MemoryRemembered("note", {}, text=text)
@@ -170,10 +176,9 @@ def test_an_index_that_follows_the_state_equals_a_new_one(texts: Sequence[str], 
     fresh.update(state)
     for live in state.records.values():
         warm = [record for record in claims_of(state).candidates(live) if record in state.records]
-        assert set(warm) == set(fresh.candidates(live)) or len(texts) > len(state.records)
-    followed = {frozenset((conflict.record, conflict.other)) for conflict in all_conflicts(state, 7)}
+        assert set(warm) == set(fresh.candidates(live))
     reopened = State(state.fields(), state.records.values())
-    assert {frozenset((conflict.record, conflict.other)) for conflict in all_conflicts(reopened, 7)} == followed
+    assert sorted(all_conflicts(state, limit), key=str) == sorted(all_conflicts(reopened, 9), key=str)
 
 
 def test_records_that_were_never_true_together_do_not_conflict() -> None:

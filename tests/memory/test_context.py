@@ -197,7 +197,7 @@ def test_stored_text_stays_inside_its_quotes(key: str, value: str, text: str) ->
         quoted = re.findall(r'"(?:\\.|[^"\\])*"', line)
         assert all(isinstance(json.loads(part), str) for part in quoted)
         rest = re.sub(r'"(?:\\.|[^"\\])*"', "_", line)
-        assert re.fullmatch(r"(- preference _: _( \(_\))?|- [0-9-]{10} _( said _)?|[\w ]+:)", rest)
+        assert re.fullmatch(r"- (preference _: _( \(_\))?|[0-9-]{10} _( said _)?)( \([a-z ,]+\))?|[\w ]+:", rest)
 
 
 TIKTOKEN = """

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from agent_memory_log.memory.conflicts.claims import Claim, read_claim
 from agent_memory_log.memory.conflicts.comparing import Difference, compare
-from agent_memory_log.memory.conflicts.index import Claims, claims_of, is_clause, lives_of, sentence_of
+from agent_memory_log.memory.conflicts.index import Claims, claims_of, is_clause, lives_of, sentence_of, worded_at
 from agent_memory_log.memory.records.reports.conflicts import RECONCILED, Conflict, ConflictsSlice
 from agent_memory_log.memory.stream.state import Live, State
 
@@ -39,7 +39,7 @@ def conflicts_in(state: State, now: datetime, after: int, limit: int) -> Conflic
         if count == limit:
             return ConflictsSlice(tuple(conflicts), position, more=True)
         conflicts += conflicts_of(state, live, now)
-        position, count = live.seq, count + 1
+        position, count = worded_at(live), count + 1
     return ConflictsSlice(tuple(conflicts), position, more=False)
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -32,12 +33,14 @@ _OWN_EPISODES = frozenset({"error", "task_result"})
 
 
 class _Entry(msgspec.Struct, gc=False):
+    """The words of a record since the event with the seq ``worded_at``."""
+
     record: str
-    worded: int
+    worded_at: int
 
 
 class Claims:
-    """The statements of a subject's records, by their terms.
+    """The statements of a subject's records, by their terms, in the order in which they got their words.
 
     Attributes:
         compared: How many pairs of records were compared.
@@ -47,7 +50,6 @@ class Claims:
         self.compared = 0
         self._entries: list[_Entry] = []
         self._places: dict[str, int] = {}
-        self._seqs = array("q")
         self._postings: dict[str, array[int]] = {}
         self._claims: dict[str, tuple[int, Claim]] = {}
         self._read = 0
@@ -58,29 +60,24 @@ class Claims:
 
     def update(self, state: State) -> None:
         """Add the records that are new or changed since the last call."""
-        if not self._read:
-            for live in state.records.values():
-                self.add(live)
-        else:
-            changed: dict[str, None] = {}
-            for seq in reversed(state.holders):  # in the order of the events since the state was loaded
-                if seq <= self._read:
-                    break
-                changed[state.holders[seq]] = None
-            for record in reversed(changed):
-                self.add(state.records[record])
+        changed: Iterable[Live] = state.records.values()
+        if self._read:
+            # The events stand in the order of their seqs since the state was loaded.
+            seqs = takewhile(lambda seq: seq > self._read, reversed(state.holders))
+            changed = [state.records[record] for record in {state.holders[seq] for seq in seqs}]
+        for live in sorted(changed, key=worded_at):
+            self.add(live)
         self._read = state.version
 
     def add(self, live: Live) -> None:
         """Add a record, or replace it if its words changed."""
         place = self._places.get(live.id)
-        if (place is not None and self._entries[place].worded == live.worded) or not _is_statement(live):
+        if (place is not None and self._entries[place].worded_at == worded_at(live)) or not _is_statement(live):
             return
         terms = terms_of(sentence_of(live))
         place = len(self._entries)
         self._places[live.id] = place
-        self._entries.append(_Entry(live.id, live.worded))
-        self._seqs.append(max(live.seq, self._seqs[-1] if self._seqs else 0))
+        self._entries.append(_Entry(live.id, worded_at(live)))
         for term in terms:
             self._postings.setdefault(term, array("q")).append(place)
 
@@ -89,8 +86,8 @@ class Claims:
         if live.id not in self._places:
             return read_claim(sentence_of(live))
         cached = self._claims.get(live.id)
-        if cached is None or cached[0] != live.worded:
-            cached = (live.worded, read_claim(sentence_of(live)))
+        if cached is None or cached[0] != worded_at(live):
+            cached = (worded_at(live), read_claim(sentence_of(live)))
             if len(self._claims) >= _MOST_CLAIMS:
                 self._claims.clear()
             self._claims[live.id] = cached
@@ -119,8 +116,8 @@ class Claims:
                 yield entry.record
 
     def after(self, seq: int) -> Iterator[str]:
-        """Yield the ids of the records with a later seq, in order."""
-        for place in range(bisect_left(self._seqs, seq + 1), len(self._entries)):
+        """Yield the ids of the records that got their words after a seq, in that order."""
+        for place in range(bisect_right(self._entries, seq, key=lambda entry: entry.worded_at), len(self._entries)):
             entry = self._entries[place]
             if self._places[entry.record] == place:
                 yield entry.record
@@ -144,6 +141,11 @@ def claims_of(state: State) -> Claims:
         claims = _of_state[state] = Claims()
     claims.update(state)
     return claims
+
+
+def worded_at(live: Live) -> int:
+    """Return the seq of the event that gave a record its words."""
+    return max(live.seq, live.worded)
 
 
 def sentence_of(live: Live) -> str:

@@ -134,6 +134,7 @@ def all_conflicts(state: State, limit: int) -> list[Conflict]:
     while more:
         part = conflicts_in(state, NOW, after, limit)
         conflicts += part.conflicts
+        assert part.position > after or not part.more
         after, more = part.position, part.more
     return conflicts
 

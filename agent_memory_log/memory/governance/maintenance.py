@@ -17,6 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from agent_memory_log.memory.conflicts.finding import conflicts_in
+from agent_memory_log.memory.conflicts.index import worded_at
 from agent_memory_log.memory.governance.ageing import strength_of
 from agent_memory_log.memory.governance.consolidation import Plan, bring_back, consolidate, groups_of
 from agent_memory_log.memory.governance.summaries import candidate_for
@@ -243,7 +244,7 @@ class _Round:
         if conflicts.more:
             part.handled = size
             return CONFLICTS, conflicts.position
-        part.handled = sum(live.seq > after for live in state.records.values())
+        part.handled = sum(worded_at(live) > after for live in state.records.values())
         return CONSOLIDATE, 0
 
     def _consolidate(self) -> Steps[None]:

@@ -31,7 +31,7 @@ demo-processor: .venv/.installed ## See an agent loop compact its context, survi
 	@folder=$$(mktemp -d); $(BIN)/python examples/agent_loop.py "$$folder/runs.db"; status=$$?; rm -r "$$folder"; exit $$status
 
 test: .venv/.installed .venv/.weights ## Run all tests
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -o faulthandler_exit_on_timeout=true
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -p no:schemathesis -o faulthandler_exit_on_timeout=true
 
 .venv/.integrations: .venv/.installed tests/integrations/suites
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check hatch-fancy-pypi-readme hatchling

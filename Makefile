@@ -49,7 +49,7 @@ integrations: .venv/.integrations ## Test our integrations, also with the test s
 torture: export AMLOG_TORTURE := 1
 torture: .venv/.installed ## Run the campaigns: kills, corruption and growth at full size, and properties with more examples
 	@$(BIN)/pytest -q -n 2 --dist worksteal tests/torture
-	@$(BIN)/pytest -q -n 2 --dist worksteal -m hypothesis
+	@$(BIN)/pytest -q -n 2 --dist worksteal -m hypothesis --ignore tests/torture
 
 test-all: test integrations torture ## Run all tests, the suites of frameworks and the campaigns
 

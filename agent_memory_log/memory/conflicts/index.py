@@ -62,7 +62,7 @@ class Claims:
         """Add the records that are new or changed since the last call."""
         changed: Iterable[Live] = state.records.values()
         if self._read:
-            # The events stand in the order of their seqs since the state was loaded.
+            # The holders are in the order of their seqs since the state was loaded.
             seqs = takewhile(lambda seq: seq > self._read, reversed(state.holders))
             changed = [state.records[record] for record in {state.holders[seq] for seq in seqs}]
         for live in sorted(changed, key=worded_at):

@@ -170,7 +170,14 @@ def test_statements_take_linear_time(unit: str) -> None:
     assert growth(partial(read_statements, small), partial(read_statements, large), MOST) <= MOST
 
 
-@pytest.mark.parametrize("unit", ["don't, ", "no more, ", "bitte, ", "siempre, ", "toujours, ", "when I say, "])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "don't, ", "no more, ", "bitte, ", "siempre, ", "toujours, ", "when I say, ", "I'd rather you, ",
+        "I see, so use ", "before you give ", "answers in a ", "dass du, ", "mir wäre lieber, ", "no hace falta, ",
+        "quand tu me dis, ",
+    ],
+)  # fmt: skip
 def test_sentences_of_many_clauses_take_linear_time(unit: str) -> None:
     """An order could begin at each clause of such a sentence, which has the words of lasting orders."""
     small, large = (f"always you your {unit * (size // len(unit))}x" for size in (900, 3600))

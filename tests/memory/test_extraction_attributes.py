@@ -248,7 +248,7 @@ def read(text: str) -> list[tuple[str, str]]:
         ("i love to cook italian food.", ("likes_cook_italian_food", "to cook italian food")),
         ("my mother is a teacher.", ("mother_job", "teacher")),
         ("my parents are from italy.", ("parents_is", "are from italy")),
-        ("i used to be a dancer.", ("former_be_dancer", "be a dancer")),
+        ("i used to be a dancer.", ("former_be_dancer", "used to be a dancer")),
         ("i am a college student.", ("job", "college student")),
         ("i have two dogs.", ("pets_two_dogs", "two dogs")),
         ("i drive a red truck.", ("vehicle", "a red truck")),

@@ -1,7 +1,7 @@
 """Measures the rules on labelled sentences.
 
 Each line of the data is ``{"text", "remember": [{"class", "value"}], "why_not"}``. The rules were tuned on all lines,
-except half 1 of the turns.
+except half 1 of the turns, of the sentences in people's own words, and of the fresh orders.
 The files of classes are by the author of the rules, the others by authors who had not seen the rules. The floors are
 what the rules reach now, so that a change cannot lose it.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 import pytest
@@ -25,10 +26,6 @@ _MOST_WORDS = 0.8
 
 _WHOLE = 0.85
 """The share of orders that must be kept whole."""
-
-_FRESH = 0.38
-_FRESH_FALSE = 0.09
-"""The shares of the fresh orders and of the fresh look-alikes that may be read as orders: at least, and at most."""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -119,15 +116,41 @@ def test_rules_read_labelled_sentences(language: str, half: int, recall: float, 
     assert score.precision >= precision
 
 
-def test_orders_that_no_rule_was_tuned_on_are_read() -> None:
-    lines = msgspec.json.Decoder(Line).decode_lines((DATA / "statements_orders_fresh.jsonl").read_bytes())
-    read = dict.fromkeys((True, False), 0)
+def half_of(lines: Sequence[Line], half: int) -> list[Line]:
+    """Return half of the lines. The checksum of a text decides, so new lines change no old half."""
+    return [line for line in lines if crc32(line.text.encode()) & 1 == half]
+
+
+@pytest.mark.parametrize(
+    ("name", "half", "orders", "personal", "stored"),
+    [
+        ("own_words", 0, 0.98, 0.97, 0.03),
+        ("own_words", 1, 0.91, 0.95, 0.06),
+        ("orders_fresh", 0, 0.68, None, 0.02),
+        ("orders_fresh", 1, 0.43, None, 0.1),
+        ("orders_indirect", 0, 0.88, None, 0.03),
+        ("orders_indirect", 1, 0.9, None, 0.07),
+    ],
+)
+def test_orders_and_personal_statements_are_learnt(
+    name: str, half: int, orders: float, personal: float | None, stored: float
+) -> None:
+    """Also orders that are said indirectly. A sentence with nothing to remember stores nothing, with few exceptions."""
+    lines = half_of(msgspec.json.Decoder(Line).decode_lines((DATA / f"statements_{name}.jsonl").read_bytes()), half)
+    counts: dict[str, list[bool]] = {"instruction": [], "personal": [], "": []}
     for line in lines:
-        statements = read_statements(line.text)
-        read[bool(line.remember)] += any(isinstance(statement.data, Preference) for statement in statements)
-    print(f"{read[True]} orders are read, and {read[False]} texts that only look like one")  # noqa: T201
-    assert read[True] >= _FRESH * len(lines) / 2
-    assert read[False] <= _FRESH_FALSE * len(lines) / 2
+        data = [statement.data for statement in read_statements(line.text)]
+        if not line.remember:
+            counts[""].append(any(name == "own_words" or isinstance(value, Preference) for value in data))
+            continue
+        label = line.remember[0]
+        values = [value for value in data if label.name == "personal" or isinstance(value, Preference)]
+        counts[label.name].append(any(_overlap(_words(label.value), _words(str(value.value))) for value in values))
+    shares = {name: sum(values) / len(values) for name, values in counts.items() if values}
+    print(f"{name}, half {half}: {shares}")  # noqa: T201
+    assert shares["instruction"] >= orders
+    assert personal is None or shares["personal"] >= personal
+    assert shares[""] <= stored
 
 
 def test_orders_are_kept_whole_and_apart() -> None:

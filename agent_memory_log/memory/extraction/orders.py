@@ -2,14 +2,14 @@
 
 An order has a mark that makes it last (``always``, ``whenever I …``, ``from now on``, ``in your answers``) and a
 direction (a verb of an order, ``don't``, ``you should``, ``I'd like you to``), after its condition if that comes first.
-It is kept whole, with its condition and its reason.
+An indirect order, such as ``I'd rather you didn't``, needs no mark if no words bind it to the present task. An order is
+kept whole, with its condition and its reason.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 
 from agent_memory_log.memory.extraction.keys import Statement, whole_key
 from agent_memory_log.memory.extraction.phrases import Phrases
@@ -34,17 +34,26 @@ def read_order(phrases: Phrases, sentence: str, hidden: str, start: int) -> Stat
     direct = opener.end() if opener else start
     if len(hidden) - direct > _MAX_SPREAD:
         return None  # without a look at the rest, which a hostile sentence would repeat at each comma
-    read_direction = phrases.polite.match if hidden.endswith("?") else partial(_direction, phrases)
-    direction = read_direction(hidden, direct)
+    indirect = phrases.indirect.match(hidden, direct)
+    direction = None if hidden.endswith("?") else _direction(phrases, hidden, direct)
+    direction = direction or phrases.polite.match(hidden, direct) or indirect
     body = hidden[start : _colon(hidden, direction.start() if direction else direct)]
     reason = next(phrases.reason.finditer(body, direction.end() - start), None) if direction else None
     mark = phrases.lasting.search(body[: reason.start() if reason else None]) if direction else None
-    if mark is None and (not phrases.plain.match(hidden, direct) or (start and phrases.direction.match(hidden))):
+    is_free = mark is None and indirect is not None and phrases.bound.search(hidden[direct:]) is None
+    if mark is None and not is_free and not _is_plain(phrases, hidden, start, direct):
         return None
     if phrases.task_order.match(hidden, direct):
         return None
     begin = start + mark.start() if mark is not None and start + mark.end() <= direct else direct
     return whole_order(phrases, sentence[begin:], body)
+
+
+def _is_plain(phrases: Phrases, hidden: str, start: int, direct: int) -> bool:
+    """Return whether an order that lasts by its object begins at ``direct``. A part of another order does not count."""
+    if phrases.plain.match(hidden, direct) is None:
+        return False
+    return not start or phrases.direction.match(hidden) is None
 
 
 def read_stated_order(

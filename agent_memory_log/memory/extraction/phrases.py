@@ -84,6 +84,8 @@ class Phrases(msgspec.Struct, frozen=True):
         direction: The beginning of what an order tells the assistant to do.
         reaction: What follows the condition of an order, if it is no direction.
         plain: The beginning of an order that lasts by its object, such as ``don't use emojis``.
+        indirect: The beginning of an order that is said indirectly, such as ``I'd rather you didn't``.
+        bound: Words that bind an indirect order to the present task, such as ``the second file``.
         stated: A statement that says how everything that the assistant makes for the user must be.
         anywhere: The same anywhere in a sentence with one of the texts of ``aimed``.
         aimed: Texts that name the assistant, or each of its answers.
@@ -122,6 +124,8 @@ class Phrases(msgspec.Struct, frozen=True):
     direction: re.Pattern[str]
     reaction: re.Pattern[str]
     plain: re.Pattern[str]
+    indirect: re.Pattern[str]
+    bound: Caseless
     stated: re.Pattern[str]
     anywhere: re.Pattern[str]
     aimed: tuple[str, ...]
@@ -225,6 +229,8 @@ def _phrases(table: dict[str, Any], orders: dict[str, Any]) -> Phrases:
         direction=_pattern("|".join(orders["direction"]), parts),
         reaction=_pattern("|".join(orders["reaction"]), parts),
         plain=_pattern("|".join(orders["plain"]), parts),
+        indirect=_pattern("|".join(orders["indirect"]), parts),
+        bound=_words(orders["bound"], parts),
         stated=_pattern("|".join(orders["stated"]), parts),
         anywhere=_pattern("|".join(orders["anywhere"]), parts),
         aimed=tuple(orders["aimed"]),

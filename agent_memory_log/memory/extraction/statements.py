@@ -50,6 +50,9 @@ _EVENT = "event"
 _ABOUT_USER = (_CLAUSE, "fact:", "preference:likes", "preference:dislikes")
 """The beginnings of the topics whose values describe the user, and not the task."""
 
+_NAMING = ("preferred_name", "form_of_address")
+"""The keys of how the user is addressed, which no order replaces."""
+
 _LIST_MARK = re.compile(r"\s{0,8}(?:[-*•]|\d{1,2}[.)])\s+")
 _COMMAS = (", ", "; ", " \u2013 ", " \u2014 ", " - ")
 _CAPITALS = re.compile(r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*(?:\s+(?:(?:de|da|di|del|la|le|van|von|der|den|am|an)\s+){0,2}"
@@ -178,16 +181,27 @@ def _read_sentence(phrases: Phrases, sentence: str, hidden: str, begin: int = 0)
         order = None if is_task else read_order(phrases, sentence, body, start)
         if order is not None and _is_reported(phrases, body, start):
             return
-        if order is None or position > compound:
-            for statement, value_start in _read_rows(phrases, sentence, body, (position, start), read):
-                if str(statement.data.value) not in last_value:
-                    last_value = str(statement.data.value)
-                    yield statement
-                read = value_start + 1
-                order = None
+        for statement, value_start in _read_rows(phrases, sentence, body, (position, start), read):
+            value = str(statement.data.value)
+            is_fact = isinstance(statement.data, Fact)
+            if order is not None and _is_part(statement, order, is_whole=position <= compound):
+                continue
+            if value not in last_value:
+                last_value = value
+                yield statement
+            read = value_start + 1
+            order = order if is_fact else None
         if order is not None:
-            yield order
+            if order.data.value != last_value:
+                yield order
             return
+
+
+def _is_part(statement: Statement, order: Statement, *, is_whole: bool) -> bool:
+    """Return whether a statement says nothing but a part of an order. A whole order has several parts."""
+    if isinstance(statement.data, Fact):
+        return str(order.data.value) in str(statement.data.value)
+    return is_whole and statement.data.key not in _NAMING
 
 
 def _read_rows(
@@ -306,7 +320,8 @@ def _personal(phrases: Phrases, topic: Topic, value: str, other: str, *, is_lowe
     if topic == "language":
         language = LANGUAGES.get(value.casefold())
         return None if language is None else Statement(Preference("language", language), _SURE)
-    name = _place_name(value, is_lower=is_lower) if topic == "home" else _name(value)
+    is_lower_name = topic == "called" and len(value.split()) == 1
+    name = _place_name(value, is_lower=is_lower) if topic == "home" or is_lower_name else _name(value)
     if not name:
         return None
     if topic == "home":

@@ -7,8 +7,10 @@ because those messages need not be events.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
+from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import ToolCall, ToolResult
 
 _Call = TypeVar("_Call")
@@ -77,3 +79,14 @@ class Pairing(Generic[_Call]):
     def open_calls(self) -> list[_Call]:
         """Return the calls that have no result yet, in append order."""
         return list(self._open.values())
+
+
+def unanswered_calls(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return the events of the calls that no later result among ``events`` answers, in order."""
+    pairing: Pairing[Event] = Pairing()
+    for event in events:
+        if isinstance(event.data, ToolCall):
+            pairing.add_call(event.data, event)
+        elif isinstance(event.data, ToolResult):
+            pairing.add_result(event.data)
+    return tuple(pairing.open_calls())

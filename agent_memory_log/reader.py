@@ -16,7 +16,7 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import EventType, Redacted, ToolCall, ToolResult
 from agent_memory_log.pairing import Pairing
-from agent_memory_log.snapshot import EventList, Snapshot
+from agent_memory_log.snapshot import EventList, Snapshot, require_snapshot
 
 _Answer = TypeVar("_Answer")
 
@@ -44,6 +44,7 @@ class Reader:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
+        require_snapshot(snapshot)
         self.snapshot = snapshot
 
     def events(self) -> EventList:

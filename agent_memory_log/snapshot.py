@@ -9,6 +9,7 @@ Every redaction appends a marker to the log, and ``Snapshot.redactions`` has the
 
 from __future__ import annotations
 
+import inspect
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import Any, Protocol, TypeVar, cast, overload
 
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
 from agent_memory_log.events.event import Event, redacted_form
+from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import Redacted, Redaction
 
@@ -338,6 +340,13 @@ class Snapshot:
             for name in ("version", "last_seq", "meta", "after", "types", "first_seq", "redactions")
         }
         return partial(Snapshot, **options), (self.agent, self.run, list(self.log))
+
+
+def require_snapshot(value: object) -> None:
+    """Raise ``InvalidArgument``, with what to do, if ``value`` is not a ``Snapshot``."""
+    if not isinstance(value, Snapshot):
+        advice = "await it first" if inspect.isawaitable(value) else "load the run with load_run"
+        raise InvalidArgument(f"expected a Snapshot, got {describe(value)}: {advice}")
 
 
 def redactions_in(events: Iterable[Event]) -> dict[int, str]:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
+from inspect import isawaitable
 from typing import Any, TypeVar, cast
 
 import msgspec
 
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import Event
+from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, Erasures, RunHead, RunInfo, RunPage, Store, SyncStore
@@ -142,8 +145,33 @@ def on(store: Store | SyncStore, operation: Steps[_T]) -> Steps[_T]:
     return cast("_T", (yield On(store, operation)))
 
 
+def require_store(store: object) -> None:
+    """Raise ``InvalidArgument``, with what to use instead, for a ``SyncStore`` and for a store that is not open."""
+    if not hasattr(store, "aclose") and (hasattr(store, "close") or _is_not_open(store)):
+        use = "for a SyncStore, use the class that begins with Sync, or the function that ends in _sync"
+        raise InvalidArgument(f"expected a Store, as open_store opens it, got {_described(store, use)}")
+
+
+def require_sync_store(store: object) -> None:
+    """Raise ``InvalidArgument``, with what to use instead, for a ``Store`` and for a store that is not open."""
+    if hasattr(store, "aclose") or (not hasattr(store, "load_run") and _is_not_open(store)):
+        use = "for a Store, use the class without Sync, or the function without _sync, and await its calls"
+        raise InvalidArgument(f"expected a SyncStore, as open_sync_store opens it, got {_described(store, use)}")
+
+
+def _is_not_open(store: object) -> bool:
+    return store is None or isinstance(store, str) or isawaitable(store)
+
+
+def _described(store: object, use: str) -> str:
+    if not _is_not_open(store):
+        return f"a {type(store).__name__}: {use}"
+    return f"{describe(store)}: {'await it first' if isawaitable(store) else 'open the store first'}"
+
+
 async def run_async(steps: Steps[_T], store: Store) -> _T:
     """Run an operation on an asynchronous store."""
+    require_store(store)
     resume: Callable[[], Request] = partial(next, steps)
     try:
         while True:
@@ -173,6 +201,7 @@ async def run_async(steps: Steps[_T], store: Store) -> _T:
 
 def run_sync(steps: Steps[_T], store: SyncStore) -> _T:
     """Run an operation on a synchronous store."""
+    require_sync_store(store)
     resume: Callable[[], Request] = partial(next, steps)
     try:
         while True:

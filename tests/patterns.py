@@ -101,7 +101,7 @@ def slow_text(
     """
     read = pattern.match if anchored else partial(_read, pattern)
     for head, unit, tail in islice(_nasty(pattern), first, None, step):
-        if _is_slow(read, head, unit, tail, prepare):
+        if is_slow(read, head, unit, tail, prepare):
             return f"{head}{unit * 4}… {tail!r}"
     return None
 
@@ -122,7 +122,9 @@ def _nasty(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
             yield head + "\xa0" * unit.isspace(), unit, "\x01"
 
 
-def _is_slow(read: Read, head: str, unit: str, tail: str, prepare: Prepare) -> bool:
+def is_slow(read: Read, head: str, unit: str, tail: str = "", prepare: Prepare = str) -> bool:
+    """Return whether the time to read ``head``, many times ``unit`` and ``tail`` grows faster than their length."""
+
     def text(size: int) -> str:
         return prepare(head + unit * (size // len(unit)) + tail)
 

@@ -12,9 +12,10 @@ import pytest
 from agent_memory_log.memory.extraction import outcomes
 from agent_memory_log.memory.extraction.phrases import ALL
 from agent_memory_log.memory.extraction.sentences import readable
+from agent_memory_log.memory.extraction.statements import read_statements
 from agent_memory_log.secrets.rules import Rule, phrase_rules, token_rules
 from agent_memory_log.secrets.rules import names as secret_names
-from tests.patterns import Prepare, library_patterns, patterns_of, slow_text
+from tests.patterns import Prepare, is_slow, library_patterns, patterns_of, slow_text
 
 _LONGEST_SENTENCE = 160
 
@@ -75,6 +76,12 @@ def _slow_text(name: str, pattern: re.Pattern[str], first: int, step: int) -> st
 
 def test_patterns_take_linear_time() -> None:
     assert slow_patterns(10) == []
+
+
+@pytest.mark.parametrize("head", ["I have ", "Ich habe ", "Tengo ", "J'ai ", "Ma fille a "])
+def test_statements_with_a_long_number_are_read_in_linear_time(head: str) -> None:
+    read_statements(head)  # compiles the patterns of the language
+    assert not is_slow(read_statements, head, "7")
 
 
 def _prepare_of(name: str) -> Prepare:

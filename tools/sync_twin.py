@@ -38,6 +38,7 @@ _CHANGES = (
     (r"__a(enter|exit)__", r"__\1__"),
     (r"\basyncio\b", "threading"),
     (r"\brun_async\b", "run_sync"),
+    (r"\brequire_store\b", "require_sync_store"),
     (r"\b(Memory(?:Client|Calls)|L(?:azyStore|oopMemory))\b", r"Sync\1"),
     (r"await me\.", "me."),
     (r"\bMemory\b(?=[:(`]|$)", "SyncMemory"),

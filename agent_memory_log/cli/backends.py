@@ -10,12 +10,12 @@ from agent_memory_log.cli.options import AsJson
 from agent_memory_log.cli.output import BAD, DIM, GOOD, NAME, Column, Output
 from agent_memory_log.opening import install_hint, installed_backends
 
-_COLUMNS = (Column("scheme", NAME), Column("state"), Column("package", DIM), Column("to use it", unbroken=True))
+_COLUMNS = (Column("scheme", NAME), Column("state"), Column("package", DIM), Column("--store, or fix", unbroken=True))
 _EXAMPLES = {
     "memory": "memory:",
     "sqlite": "sqlite:///runs.db",
     "mongodb": "mongodb://host/agents",
-    "mongodb+srv": "mongodb+srv://cluster/agents",
+    "mongodb+srv": "mongodb+srv://host/agents",
     "https": "https://host",
     "http": "http://localhost:8300",
 }
@@ -52,7 +52,7 @@ def backends(*, as_json: AsJson = False) -> None:
                 f"{backend.scheme}:",
                 (f"{output.tick} ready", GOOD) if backend.usable else (f"{output.cross} {backend.error}", BAD),
                 f"{backend.package} {backend.version}",
-                backend.hint,
+                backend.hint.removeprefix("--store "),
             )
             for backend in installed
         ],

@@ -27,7 +27,7 @@ from agent_memory_log.events.jsonvalue import JsonValue, encode_json, json_or_te
 from agent_memory_log.events.payloads import AssistantMessage, ModelRequest, Thinking, ToolCall, ToolResult, UserMessage
 from agent_memory_log.interchange.steps import Answer, Step, Steps
 from agent_memory_log.interchange.usage import MODEL_LABEL, Usage, usage_in
-from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.snapshot import Snapshot, require_snapshot
 from agent_memory_log.transcript.vendors.profiles import VENDORS
 
 _Value = str | bool | int | float | tuple[str, ...]
@@ -71,6 +71,7 @@ def spans_of(snapshot: Snapshot, *, content: bool = False) -> list[ReadableSpan]
     With ``content``, the opt-in attributes of the conventions also hold messages, thinking, tool arguments, results and
     error messages as JSON text. No span contains ``server_data``.
     """
+    require_snapshot(snapshot)
     if not snapshot.log:
         return []
     return _Trace(snapshot, content=content).spans()

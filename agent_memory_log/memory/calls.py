@@ -93,7 +93,7 @@ class MemoryCalls(ABC):
             scope: The scope. Default: the principal's home scope.
             confidence: 0 to 1. Numbers outside are clamped.
             importance: 0 to 1. Numbers outside are clamped.
-            ttl_days: Days until it expires. Default: its kind's lifetime.
+            ttl_days: 1 to 36,500 days until it expires. Default: its kind's.
             valid_from: The time from which it is true. Default: now.
             valid_until: The time until which it is true.
             memory_type: ``semantic``, ``episodic`` or ``procedural``; else its kind's.
@@ -281,7 +281,7 @@ class MemoryCalls(ABC):
             text: The new text.
             confidence: The new confidence, 0 to 1.
             importance: The new importance, 0 to 1.
-            ttl_days: Days from now until the record expires.
+            ttl_days: Days from now until it expires, 1 to 36,500.
             entities: The new entities; they replace the old.
             tags: The new tags; they replace the old ones.
             links: The new links; they replace the old ones.

@@ -40,7 +40,7 @@ from agent_memory_log.memory.records.quotas import NO_QUOTAS, Quotas
 from agent_memory_log.memory.stream.context import INDEX_BYTES, Context, Hooks, Served, WarmIndexes, WarmSubjects
 from agent_memory_log.memory.stream.subjects import list_subjects
 from agent_memory_log.models.tokens import CountTokens
-from agent_memory_log.steps import run_async
+from agent_memory_log.steps import require_store, run_async
 from agent_memory_log.store import Store
 
 if TYPE_CHECKING:
@@ -215,6 +215,7 @@ class MemoryClient(MemoryCalls):
             self._own_context = self._context_of(settings.principal)
             self._store = LazyStore(settings, self._indexes)
         else:
+            require_store(store)
             self._is_served = isinstance(store, ServesMemory)
             self._store = LazyStore(store, self._indexes)
         if self._is_served:

@@ -74,7 +74,7 @@ from agent_memory_log.memory.records.vectors import QueryVectors, TextToEmbed, T
 from agent_memory_log.memory.stream.context import INDEX_BYTES, Context, Hooks, Served, WarmIndexes, WarmSubjects
 from agent_memory_log.memory.stream.subjects import list_subjects
 from agent_memory_log.models.tokens import CountTokens
-from agent_memory_log.steps import run_sync
+from agent_memory_log.steps import require_sync_store, run_sync
 from agent_memory_log.store import SyncStore
 
 
@@ -127,7 +127,7 @@ class SyncMemoryCalls(ABC):
             scope: The scope. Default: the principal's home scope.
             confidence: 0 to 1. Numbers outside are clamped.
             importance: 0 to 1. Numbers outside are clamped.
-            ttl_days: Days until it expires. Default: its kind's lifetime.
+            ttl_days: 1 to 36,500 days until it expires. Default: its kind's.
             valid_from: The time from which it is true. Default: now.
             valid_until: The time until which it is true.
             memory_type: ``semantic``, ``episodic`` or ``procedural``; else its kind's.
@@ -313,7 +313,7 @@ class SyncMemoryCalls(ABC):
             text: The new text.
             confidence: The new confidence, 0 to 1.
             importance: The new importance, 0 to 1.
-            ttl_days: Days from now until the record expires.
+            ttl_days: Days from now until it expires, 1 to 36,500.
             entities: The new entities; they replace the old.
             tags: The new tags; they replace the old ones.
             links: The new links; they replace the old ones.
@@ -1236,6 +1236,7 @@ class SyncMemoryClient(SyncMemoryCalls):
             self._own_context = self._context_of(settings.principal)
             self._store = SyncLazyStore(settings, self._indexes)
         else:
+            require_sync_store(store)
             self._is_served = isinstance(store, ServesMemory)
             self._store = SyncLazyStore(store, self._indexes)
         if self._is_served:

@@ -16,7 +16,7 @@ from agent_memory_log.recording.operations import CallToMake, RecordedResponse
 from agent_memory_log.recording.recorder import Recorder, note_unrecorded
 from agent_memory_log.recording.sdk_objects import read_stream_async
 from agent_memory_log.recording.turns import Turns
-from agent_memory_log.steps import Steps, run_async
+from agent_memory_log.steps import Steps, require_store, run_async
 from agent_memory_log.store import Store
 
 _T = TypeVar("_T")
@@ -77,6 +77,7 @@ class RunRecorder(
             before_append: Changes each event before it is appended; see ``Recorder``.
             enc_hook: Converts the values of unknown types in arguments and results; see ``Recorder``.
         """
+        require_store(store)
         super().__init__(agent, run, meta, before_append, enc_hook)
         self._store = store
         self._turns = Turns()

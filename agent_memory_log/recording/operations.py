@@ -24,6 +24,7 @@ from agent_memory_log.events.payloads import (
     ToolResult,
 )
 from agent_memory_log.events.python_values import EncHook
+from agent_memory_log.pairing import unanswered_calls
 from agent_memory_log.reader import Reader
 from agent_memory_log.recording.calls import RecordedCall
 from agent_memory_log.recording.context import RunContext
@@ -63,8 +64,11 @@ class RecordedResponse(msgspec.Struct, frozen=True):
 
     @property
     def tool_calls(self) -> tuple[Event, ...]:
-        """The events of the requested tool calls; pass each of them to ``tool_call``. A partial answer has none."""
-        return tuple(event for event in self.events if isinstance(event.data, ToolCall))
+        """The events of the requested tool calls; pass each of them to ``tool_call``. A partial answer has none.
+
+        A call that the provider ran itself is not among them: its result is in the same answer.
+        """
+        return unanswered_calls(self.events)
 
     @property
     def partial(self) -> str:

@@ -61,7 +61,7 @@ _FRAME = frozenset({"id", "role", "status", "type"})
 COMPACTED = "response.compaction"
 """The ``object`` of the answer of OpenAI's ``/responses/compact``."""
 
-_UNFINISHED = frozenset({"queued", "in_progress"})
+_UNFINISHED = ("queued", "in_progress")  # a tuple, because a status may be unhashable
 """The statuses of a response whose model still works in the background."""
 
 _AnswerParts = tuple[list[Map], object, object]

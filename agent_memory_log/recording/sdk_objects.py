@@ -115,7 +115,7 @@ def _field(event: object, name: str) -> object:
 def without_sdk_objects(value: object) -> object:
     """Return ``value`` with each SDK object replaced by a map. Bytes stay bytes.
 
-    Raises ``DecodeError`` if an object cannot be dumped as JSON.
+    Raises ``DecodeError`` if an object cannot be dumped as JSON, or if a key is not text.
     """
     if type(value) in _SCALARS:
         return value
@@ -130,10 +130,16 @@ def without_sdk_objects(value: object) -> object:
         except (TypeError, ValueError) as error:
             raise DecodeError(f"a {type(value).__name__} cannot be read as JSON: {error}") from error
     if isinstance(value, Mapping):
-        return {key: without_sdk_objects(item) for key, item in cast("Mapping[object, object]", value).items()}
+        return {_key(key): without_sdk_objects(item) for key, item in cast("Mapping[object, object]", value).items()}
     if isinstance(value, (list, tuple)):
         return [without_sdk_objects(item) for item in cast("Sequence[object]", value)]
     return value
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise DecodeError(f"the keys of an answer must be text, got {describe(key)}")
+    return key
 
 
 def _with_bytes(dumped: object, plain: object) -> object:

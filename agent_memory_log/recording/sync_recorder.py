@@ -14,7 +14,7 @@ from agent_memory_log.recording.calls import CallBlock, RecordedCall
 from agent_memory_log.recording.operations import CallToMake, RecordedResponse
 from agent_memory_log.recording.recorder import Recorder, note_unrecorded
 from agent_memory_log.recording.sdk_objects import read_stream
-from agent_memory_log.steps import Steps, run_sync
+from agent_memory_log.steps import Steps, require_sync_store, run_sync
 from agent_memory_log.store import SyncStore
 
 _T = TypeVar("_T")
@@ -63,6 +63,7 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
             before_append: Changes each event before it is appended; see ``Recorder``.
             enc_hook: Converts the values of unknown types in arguments and results; see ``Recorder``.
         """
+        require_sync_store(store)
         super().__init__(agent, run, meta, before_append, enc_hook)
         self._store = store
         # Reentrant: Python may collect a suspended generator in the middle of another operation. That ends the

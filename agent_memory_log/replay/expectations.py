@@ -29,7 +29,7 @@ from agent_memory_log.events.payloads import (
     UnknownPayload,
     UserMessage,
 )
-from agent_memory_log.pairing import Pairing
+from agent_memory_log.pairing import Pairing, unanswered_calls
 from agent_memory_log.replay.differences import arguments_in, readable_name, short_json
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.conversion.calls import CallLedger
@@ -76,8 +76,11 @@ class ModelTurn(msgspec.Struct, frozen=True):
 
     @property
     def tool_calls(self) -> tuple[Event, ...]:
-        """The events of the requested tool calls; pass each of them to ``tool_result``."""
-        return tuple(event for event in self.events if isinstance(event.data, ToolCall))
+        """The events of the requested tool calls; pass each of them to ``tool_result``.
+
+        A call that the provider ran itself is not among them: its result is in the same answer.
+        """
+        return unanswered_calls(self.events)
 
     @property
     def partial(self) -> str:
@@ -259,10 +262,13 @@ class _Reading:
             return
         if isinstance(data, ToolCall):
             is_from_model, is_given = self._add_call(position, event, data) is None, False
+        elif isinstance(data, ToolResult) and _is_in_answer(event):
+            self._pairing.add_result(data)  # the provider ran the tool, so the agent makes no such call
+            is_from_model, is_given = True, False
         elif isinstance(data, ToolResult):
             is_from_model, is_given = False, self._add_result(position, data) is None
         else:
-            is_from_model = _is_from_model(event)
+            is_from_model = _is_in_answer(event) or _is_from_model(event)
             is_given = not is_from_model and _is_given(event)
         if is_from_model:
             self._add_to_turn(position, event)
@@ -345,6 +351,11 @@ class _Reading:
 def _copied(messages: Sequence[Mapping[str, object]]) -> list[WireMessage]:
     # JSON makes the copy: arguments may nest deeper than ``copy.deepcopy`` can recurse.
     return cast("list[WireMessage]", decode_json(encode_json(messages)))
+
+
+def _is_in_answer(event: Event) -> bool:
+    """Return whether the recorder read the event from a model's answer. Answers may hold items of any type."""
+    return "response_id" in event.labels
 
 
 def _is_from_model(event: Event) -> bool:

@@ -26,7 +26,7 @@ from agent_memory_log.replay.checking import MATCHES, MadeCall, Match, StepCheck
 from agent_memory_log.replay.clients.sdk import replayed_client
 from agent_memory_log.replay.differences import arguments_in, json_in, own_value
 from agent_memory_log.replay.expectations import ModelTurn, provider_of, read_expectations
-from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.snapshot import Snapshot, require_snapshot
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import list_in
 from agent_memory_log.transcript.providers import find_provider, request
@@ -141,6 +141,7 @@ class Replayer(_Block["Replayer"]):
             InvalidArgument: The snapshot is empty or is only a part of its run, ``provider`` or ``match`` is unknown,
                 or the run does not name its provider.
         """
+        require_snapshot(snapshot)
         name = f"{snapshot.agent}/{snapshot.run}"
         if not len(snapshot.log):
             raise InvalidArgument(f"{name} has no events to replay; check the names of the agent and the run")

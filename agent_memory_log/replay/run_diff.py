@@ -17,7 +17,7 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventData, ToolCall, ToolResult
 from agent_memory_log.pairing import Pairing
 from agent_memory_log.replay.differences import Difference, describe_all, differences, json_in, short_json
-from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.snapshot import Snapshot, require_snapshot
 
 _JSON_TEXTS = ("payload", "result_json", "server_data")
 _CALL_IDS = ("tool_call_id", "parent_tool_call_id")
@@ -69,6 +69,8 @@ def diff(left: Snapshot, right: Snapshot) -> RunDiff:
         comparison = diff(recorded, await store.load_run("support-agent", "run-43"))
         assert comparison.same, str(comparison)
     """
+    require_snapshot(left)
+    require_snapshot(right)
     names = f"{left.agent}/{left.run}", f"{right.agent}/{right.run}"
     for name, snapshot in zip(names, (left, right), strict=True):
         if snapshot.types is not None:

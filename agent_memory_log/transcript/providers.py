@@ -16,12 +16,12 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import SystemMessage
-from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.snapshot import Snapshot, require_snapshot
 from agent_memory_log.transcript.anthropic import ANTHROPIC
 from agent_memory_log.transcript.bedrock import BEDROCK
 from agent_memory_log.transcript.findings import Finding, WireMessage, path_order
 from agent_memory_log.transcript.gemini import GEMINI
-from agent_memory_log.transcript.json_types import is_list
+from agent_memory_log.transcript.json_types import is_list, own_map
 from agent_memory_log.transcript.log_facts import Facts, Recorded
 from agent_memory_log.transcript.openai_chat import CHAT, VENDOR_CHATS
 from agent_memory_log.transcript.openai_responses import RESPONSES
@@ -122,6 +122,7 @@ def build(
     Raises:
         InvalidArgument: The provider is unknown, the limit is below 1, or ``partial`` has another value.
     """
+    require_snapshot(snapshot)
     package = find_provider(provider)
     provider = package.name
     if partial not in ("leave_out", "keep"):
@@ -277,6 +278,7 @@ def window(
 
     Raises:
         InvalidArgument: The provider is unknown, or a limit is out of range.
+        DecodeError: A message of a plain list is not a map or not JSON.
     """
     package = find_provider(provider)
     provider = package.name
@@ -287,7 +289,9 @@ def window(
         raise InvalidArgument(f"since_turn must be an integer other than 0, got {describe(since_turn)}")
     full = build(source, provider) if isinstance(source, Snapshot) else _checked(source, provider)
     transcript = (
-        full if isinstance(full, Transcript) else Transcript(cast("list[WireMessage]", full), provider=provider)
+        full
+        if isinstance(full, Transcript)
+        else Transcript((own_map(item, f"messages[{index}]") for index, item in enumerate(full)), provider=provider)
     )
     return cut_transcript(
         transcript,

@@ -23,7 +23,7 @@ from agent_memory_log.events.payloads import (
     Thinking,
     ToolCall,
 )
-from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.snapshot import Snapshot, require_snapshot
 from agent_memory_log.transcript.names import PROVIDERS
 from agent_memory_log.transcript.vendors.profiles import provider_name
 
@@ -100,6 +100,7 @@ def model_request(
     Raises:
         InvalidArgument: The provider is unknown, or a value is not JSON.
     """
+    require_snapshot(snapshot)
     provider = provider_name(provider)
     if provider not in PROVIDERS:
         raise InvalidArgument(f"unknown provider {describe(provider)}; choose one of {', '.join(sorted(PROVIDERS))}")

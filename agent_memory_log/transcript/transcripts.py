@@ -14,7 +14,7 @@ import msgspec
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import SystemMessage
-from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.snapshot import Snapshot, require_snapshot
 from agent_memory_log.transcript.conversion.building import Builder
 from agent_memory_log.transcript.conversion.compacting import compacted
 from agent_memory_log.transcript.findings import Change, Loss, Path, WireMessage
@@ -121,6 +121,7 @@ class Transcript(list[WireMessage]):
         Raises:
             InvalidArgument: The snapshot is older or of another run, or ``build`` did not make this transcript.
         """
+        require_snapshot(snapshot)
         builder, current = self._builder, self.snapshot
         if builder is None or current is None:
             raise InvalidArgument("only a transcript made by build can be updated to a newer snapshot")

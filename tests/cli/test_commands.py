@@ -13,7 +13,7 @@ import pytest
 
 from agent_memory_log import PlannerNote, SystemMessage, ToolCall, ToolResult, UserMessage, new_event, open_sync_store
 from agent_memory_log.samples import sample_lines
-from tests.amlog import Amlog, first_words
+from tests.amlog import Amlog, first_words, run_on_terminal, without_codes
 
 
 @pytest.fixture
@@ -360,6 +360,11 @@ class TestBackends:
         assert installed["sqlite"]["hint"] == "--store sqlite:///runs.db"
         assert installed["mongodb"]["hint"] == "--store mongodb://host/agents"
         assert re.search(r"sqlite: +✔ ready", amlog.ok("backends").out)
+
+    def test_backends_fit_a_terminal_of_80_columns(self) -> None:
+        lines = without_codes(run_on_terminal("backends", columns=80).out).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert "mongodb+srv://host/agents" in "".join(lines)
 
     def test_backends_shows_an_import_error_and_a_hint(self, amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
         broken = EntryPoint("mongodb", "no_such_module:backend", "agent_memory_log.backends")

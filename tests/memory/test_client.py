@@ -145,6 +145,10 @@ def test_remember_stores_any_key_and_value_but_blank_ones(key: str, value: str, 
         ({"key": "k", "value": "v", "importance": "high"}, "importance"),
         ({"key": "k", "value": "v", "ttl_days": False}, "ttl_days"),
         ({"key": "k", "value": "v", "ttl_days": -math.inf}, "ttl_days"),
+        ({"key": "k", "value": "v", "ttl_days": -5}, "ttl_days must be from 1 to 36,500, got int -5"),
+        ({"key": "k", "value": "v", "ttl_days": 0.5}, "ttl_days must be from 1 to 36,500"),
+        ({"key": "k", "value": "v", "ttl_days": 36_501}, "ttl_days must be from 1 to 36,500"),
+        ({"key": "k", "value": "v", "ttl_days": 10**400}, "ttl_days must be from 1 to 36,500"),
         ({"key": "k", "value": "v", "tags": [3]}, r"tags\[0\]"),
         ({"key": "k", "value": "v", "tags": "urgent"}, "tags must be a list or tuple"),
         ({"key": "k", "value": "v", "entities": "Bob"}, "entities must be a list or tuple"),
@@ -178,13 +182,22 @@ def test_remember_refuses_invalid_arguments(arguments: dict[str, Any], message: 
 )
 def test_remember_limits_and_rounds_numbers(number: float, expected: float) -> None:
     with open_sync_store("memory:") as store:
-        clock = SetClock()
-        me = SyncMemoryClient(store, clock=clock).of(Principal("t", {"user": "1"}))
-        record = me.remember(key="k", value="v", confidence=number, ttl_days=number).record
+        me = SyncMemoryClient(store).of(Principal("t", {"user": "1"}))
+        record = me.remember(key="k", value="v", confidence=number).record
         assert record is not None
         assert record.confidence == expected
-        days = 1 if number <= 1 else min(number, 36_500)
-        assert record.valid_until == clock.time + timedelta(days=int(days))
+
+
+@pytest.mark.parametrize(("days", "expected"), [(1, 1), (2.9, 2), (36_500, 36_500)])
+def test_lifetime_is_whole_days(days: float, expected: int) -> None:
+    with open_sync_store("memory:") as store:
+        clock = SetClock()
+        me = SyncMemoryClient(store, clock=clock).of(Principal("t", {"user": "1"}))
+        record = me.remember(key="k", value="v", ttl_days=days).record
+        assert record is not None
+        assert record.valid_until == clock.time + timedelta(days=expected)
+        with pytest.raises(InvalidArgument, match="ttl_days must be from 1 to 36,500"):
+            me.update(record.id, ttl_days=-days)
 
 
 def test_expired_record_is_hidden_at_the_instant_it_expires(open_memory_store: OpenStore) -> None:

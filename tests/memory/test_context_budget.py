@@ -6,7 +6,8 @@ import pytest
 
 from agent_memory_log import SyncStore, UserMessage, new_event, open_sync_store
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.memory import Episode, MemoryContext, SyncMemory, SyncMemoryClient
+from agent_memory_log.memory import Episode, MemoryContext, Note, SyncMemory, SyncMemoryClient
+from agent_memory_log.memory.records.reports.outcomes import NOTHING_MATCHES
 from tests.memory.stores import SetClock, somebody
 
 ENOUGH = 1_000_000
@@ -16,6 +17,18 @@ def append_messages(store: SyncStore, me: SyncMemory, *texts: str, run: str = "r
     """Append user messages to a run and link it, so that a search returns them."""
     store.append_events("agent", run, *(new_event(UserMessage(text)) for text in texts))
     me.link_run("agent", run, scope=scope)
+
+
+def test_empty_context_says_why_it_is_empty() -> None:
+    with open_sync_store("memory:") as store:
+        me = SyncMemoryClient(store).of(somebody(user="1"))
+        nothing = MemoryContext(note=NOTHING_MATCHES)
+        assert me.context("zebra") == nothing
+        me.remember(Note(), text="The sea was calm")
+        assert me.context("zebra") == nothing
+        matching = me.context("sea")
+        assert matching.text
+        assert matching.note == ""
 
 
 def test_context_fits_every_budget_and_uses_an_exact_fit() -> None:

@@ -52,7 +52,9 @@ def test_context_prints_the_block(open_memory_store: OpenStore, store_url: str, 
     assert (len(context["records"]), len(context["messages"]), context["note"]) == (1, 1, "")
     assert context["tokens"] <= 1_000
     result = amlog("memory", "context", "language", *subject, "--max-tokens", "9")
-    assert (result.status, result.out, result.err) == (0, "", "no memories for this question\n")
+    assert (result.status, result.out, result.err) == (0, "", "nothing fits into max_tokens=9\n")
+    result = amlog("memory", "context", "zebra", *subject[:2], "--user", "43", *subject[4:])
+    assert (result.status, result.out, result.err) == (0, "", "no memory matches the question\n")
 
 
 def test_search_explains_scores(open_memory_store: OpenStore, store_url: str, amlog: Amlog) -> None:

@@ -305,9 +305,10 @@ def test_the_prompts_name_the_keys_and_scopes_that_policy_allows(store: SyncStor
         assert "If an item has a key, it is one of: language, tone." in request.messages[0].content
 
 
-def test_numbers_are_clamped_and_unknown_fields_ignored(store: SyncStore) -> None:
+@pytest.mark.parametrize(("days", "expected"), [(1_000_000, 36_500), (-3, 1), (0.5, 1)])
+def test_numbers_are_clamped_and_unknown_fields_ignored(store: SyncStore, days: float, expected: int) -> None:
     store.append_events("agent", "run", *events(*CONVERSATION))
-    answer = preference(ttl_days=1_000_000, confidence=7, mood="good")
+    answer = preference(ttl_days=days, confidence=7, mood="good")
     me = SyncMemoryClient(store).of(somebody())
     report = me.derive("agent", "run", extractor=ModelExtractor(ScriptedModel([answer, NO_EPISODES])))
     (outcome,) = report.written
@@ -315,7 +316,7 @@ def test_numbers_are_clamped_and_unknown_fields_ignored(store: SyncStore) -> Non
     assert outcome.record.confidence == 1
     assert outcome.record.valid_until is not None
     days_left = outcome.record.ttl_left_days(outcome.record.created)
-    assert days_left == 36_500
+    assert days_left == expected
 
 
 def test_the_events_of_a_failed_model_call_are_read_again(store: SyncStore) -> None:

@@ -572,6 +572,19 @@ async def test_parallel_answers_of_one_step_are_never_mixed() -> None:
     assert built(snapshot, "anthropic") == SENT_BACK["anthropic"]
 
 
+async def test_call_that_the_provider_ran_itself_is_not_requested() -> None:
+    """OpenAI runs a shell in its own container, and its answer has the call and the output."""
+    action = {"commands": ["ls"], "timeout_ms": None, "max_output_length": None}
+    ran: list[dict[str, Any]] = [
+        {"type": "shell_call", "id": "sh_1", "call_id": "call_1", "action": action, "status": "completed"},
+        {"type": "shell_call_output", "id": "sho_1", "call_id": "call_1", "output": [], "status": "completed"},
+    ]
+    requested = {**ran[0], "id": "sh_2", "call_id": "call_2"}
+    sent, (answer,) = await recorded({**RESPONSE, "output": [*ran, requested]})
+    assert sent == [*ran, requested]
+    assert [decode_event(event, ToolCall).tool_call_id for event in answer.tool_calls] == ["call_2"]
+
+
 # Streams.
 
 
@@ -830,7 +843,7 @@ async def test_incomplete_arguments_are_stored_as_text() -> None:
     assert sent[0]["content"][5]["input"] == {"INVALID_JSON": f'{{"id": 7, "big": {2**70}, "x": 1.0'}
 
 
-UNREADABLE: list[tuple[list[dict[str, Any]], str]] = [
+UNREADABLE: list[tuple[list[dict[Any, Any]], str]] = [
     (
         [*anthropic_stream()[:3], {"type": "content_block_delta", "index": 0, "delta": {"type": "new_delta"}}],
         "new_delta",
@@ -853,11 +866,28 @@ UNREADABLE: list[tuple[list[dict[str, Any]], str]] = [
         ],
         "must have text",
     ),
+    (
+        [{"choices": [{"delta": {"content": text}}]} for text in (7, "x")],
+        "continues content with text, but content is int 7",
+    ),
+    ([{"messageStart": {"role": "assistant"}, 7: {}}], "the keys of an answer must be text, got int 7"),
 ]
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_events_whose_type_is_not_text_are_skipped(provider: str) -> None:
+    first, *rest = STREAMS[provider]()
+    odd: list[dict[str, Any]] = [{"type": []}, {"type": {}}, {"type": None}, {"type": 7}]
+    assert (await recorded([first, *odd, *rest]))[0] == STREAMED[provider]
+
+
+@pytest.mark.parametrize("status", [[], {}, 7])
+async def test_answer_whose_status_is_not_text_is_recorded(status: Any) -> None:
+    assert (await recorded({**RESPONSE, "status": status}))[0] == SENT_BACK["openai-responses"]
+
+
 @pytest.mark.parametrize(("events", "message"), UNREADABLE)
-async def test_unreadable_stream_is_refused(events: list[dict[str, Any]], message: str) -> None:
+async def test_unreadable_stream_is_refused(events: list[dict[Any, Any]], message: str) -> None:
     with pytest.raises(DecodeError, match=message):
         await recorded(events)
 

@@ -16,6 +16,8 @@ from agent_memory_log import Snapshot, open_sync_store
 from agent_memory_log.errors import InvalidArgument, ReplayDivergence
 from agent_memory_log.recording import SyncRunRecorder
 from agent_memory_log.replay import Replayer, differences
+from agent_memory_log.replay.clients.answers import answer_body
+from agent_memory_log.replay.clients.streams import answer_stream
 from agent_memory_log.transcript import build
 from agent_memory_log.transcript.json_types import is_list, is_map, list_in, map_in
 from tests.replay.test_traffic_replay import REPLAYED, problems_of
@@ -314,6 +316,23 @@ def test_texts_and_inputs_are_streamed_as_deltas() -> None:
     assert "response.output_text.annotation.added" in {event.type for event in events}
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert [item.to_dict() for item in events[-1].response.output] == items
+
+
+ODD: list[Any] = [None, 7, "x", [], {}, {"type": []}, {"type": {}}, {"type": "text"}, {"type": "text", "text": None}]
+
+ODD_ANSWERS: list[dict[str, Any]] = [
+    answer_of(*ODD, {"type": "thinking", "thinking": None, "signature": 7}, {"type": "tool_use", "input": []}),
+    {"id": "a", "choices": [{"message": {"role": "assistant", "tool_calls": ODD}, "finish_reason": "stop"}]},
+    {"id": "r", "status": "completed", "output": [{"type": [], "content": ODD}, {"type": "message", "content": ODD}]},
+]
+"""Answers with parts of shapes that no provider sends today."""
+
+
+@pytest.mark.parametrize("answer", ODD_ANSWERS, ids=["anthropic", "openai-chat", "openai-responses"])
+def test_parts_of_any_shape_are_streamed(answer: dict[str, Any]) -> None:
+    turn = Replayer(recorded_run(answer)).model_turn()
+    provider = turn.events[0].labels["provider"]
+    assert answer_stream(answer_body(turn, provider, "m"), provider, with_usage=True, partial="", error="")
 
 
 def read_stream(client: Any, provider: str) -> tuple[str, Exception | None]:

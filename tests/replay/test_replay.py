@@ -536,6 +536,30 @@ def test_responses_api_answers_are_separated_by_response_id() -> None:
                 assert value_of(replayed.tool_result(event)) == event.seq
 
 
+def test_items_that_the_provider_made_stay_in_their_turn() -> None:
+    """OpenAI returns the output of a shell that it ran itself, and tools that it added, in the answer."""
+    action = {"commands": ["ls"], "timeout_ms": None, "max_output_length": None}
+    output: list[dict[str, Any]] = [
+        {"type": "additional_tools", "id": "at_1", "role": "developer", "tools": []},
+        {"type": "shell_call", "id": "sh_1", "call_id": "c1", "action": action, "status": "completed"},
+        {"type": "shell_call_output", "id": "sho_1", "call_id": "c1", "output": [], "status": "completed"},
+        {"type": "function_call", "id": "fc_1", "call_id": "c2", "name": "find", "arguments": "{}"},
+    ]
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
+        recorder.user("x")
+        answer = recorder.record_response({"id": "resp_1", "output": output, "model": "m", "status": "completed"})
+        with recorder.tool_call(answer.tool_calls[0]) as recorded_call:
+            recorded_call.result("sent")
+        recorder.record_response({"id": "resp_2", "output": [], "model": "m", "status": "completed"})
+        snapshot = store.load_run("agent", "run")
+    with Replayer(snapshot) as replayed:
+        turn = replayed.model_turn()
+        assert list(turn.messages) == output
+        (event,) = turn.tool_calls
+        assert value_of(replayed.tool_result(event)) == "sent"
+        assert replayed.model_turn().messages == ()
+
+
 def test_calls_made_by_the_runtime_need_no_turn() -> None:
     with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
         recorder.user("x")

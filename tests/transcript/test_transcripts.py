@@ -34,7 +34,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
-from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.events.jsonvalue import encode_canonical, json_or_text
 from agent_memory_log.events.nested import Bounds
 from agent_memory_log.transcript import (
@@ -864,6 +864,15 @@ def test_window_refuses_invalid_limits(case: Case, limits: Mapping[str, Any], ma
     built = build(run_of(UserMessage("U"), AssistantMessage("A"), UserMessage("V")), case.provider)
     with pytest.raises(InvalidArgument, match=match):
         window(built, case.provider, **limits)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    ("message", "match"), [("x", r"messages\[1\] must be a map"), ({"x": {"a": {1}}}, r"messages\[1\]\.x\.a .*set")]
+)
+def test_window_refuses_messages_that_are_no_json(case: Case, message: Any, match: str) -> None:
+    with pytest.raises(DecodeError, match=match):
+        window([{}, message], case.provider, max_tokens=1)
 
 
 # Requests.

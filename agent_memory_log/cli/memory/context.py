@@ -52,7 +52,7 @@ def context(
         for line in result.text.split("\n"):
             output.line(line)
     else:
-        note("no memories for this question")
+        note(result.note)
 
 
 async def _context(url: str | None, principal: Principal, query: str, max_tokens: int) -> MemoryContext:

@@ -24,7 +24,7 @@ from agent_memory_log.interchange.atif.reading import DOCUMENT, PARENT, SUBAGENT
 from agent_memory_log.interchange.atif.rendering import Positions, metrics_of, render_step
 from agent_memory_log.interchange.steps import Steps
 from agent_memory_log.interchange.usage import NO_USAGE, usage_in
-from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.snapshot import Snapshot, require_snapshot
 from agent_memory_log.transcript.differences import difference, same_json
 from agent_memory_log.transcript.requests import recorded_request
 
@@ -50,7 +50,10 @@ def to_atif(snapshot: Snapshot, *, subagents: Iterable[Snapshot] = (), server_da
     Raises:
         InvalidArgument: A run is passed twice, or runs of sub-agents name each other as parent.
     """
-    run = _tree(snapshot, list(subagents))
+    inner = list(subagents)
+    for each in (snapshot, *inner):
+        require_snapshot(each)
+    run = _tree(snapshot, inner)
     if ATIF in snapshot.meta:
         document = _document(run, exact=True, with_extra=False, server_data=server_data)
         if _came_from(document, run):

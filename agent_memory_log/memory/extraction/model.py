@@ -19,7 +19,7 @@ from agent_memory_log.events.payloads import AssistantMessage, UserMessage
 from agent_memory_log.memory.extraction.contracts import CitedFact, CitedPreference, Episodes, Profile
 from agent_memory_log.memory.extraction.messages import has_too_few_messages
 from agent_memory_log.memory.policy.settings import MemorySettings
-from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.candidates import MAX_TTL_DAYS, Candidate, within
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, RecordData
 from agent_memory_log.memory.records.protocols import Extraction, RunSlice
 from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Source
@@ -103,7 +103,8 @@ class ModelExtractor:
         for item in items:
             if isinstance(item, CitedPreference):
                 data: RecordData = Preference(item.key.strip(), item.value.strip())
-                scope, ttl_days = item.scope or "", item.ttl_days
+                scope = item.scope or ""
+                ttl_days = None if item.ttl_days is None else within(item.ttl_days, "ttl_days", 1, MAX_TTL_DAYS)
             else:
                 data, scope, ttl_days = Fact(item.key.strip(), item.value.strip()), "", None
             if len(data.record_value) > most:

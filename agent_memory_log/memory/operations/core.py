@@ -83,7 +83,9 @@ class Remember(Operation[Outcome], frozen=True):
     scope: Scope = None
     confidence: Share = DEFAULT_CONFIDENCE
     importance: Share = DEFAULT_IMPORTANCE
-    ttl_days: Annotated[float | None, Meta(description="Days until it expires. Default: its kind's lifetime.")] = None
+    ttl_days: Annotated[float | None, Meta(description="1 to 36,500 days until it expires. Default: its kind's.")] = (
+        None
+    )
     valid_from: ValidFrom = None
     valid_until: Annotated[datetime | None, Meta(description="The time until which it is true.")] = None
     memory_type: Annotated[str, Meta(description="``semantic``, ``episodic`` or ``procedural``; else its kind's.")] = ""
@@ -162,7 +164,7 @@ class Update(Operation[Outcome], frozen=True):
     text: Annotated[str | None, Meta(description="The new text.")] = None
     confidence: Annotated[float | None, Meta(description="The new confidence, 0 to 1.")] = None
     importance: Annotated[float | None, Meta(description="The new importance, 0 to 1.")] = None
-    ttl_days: Annotated[float | None, Meta(description="Days from now until the record expires.")] = None
+    ttl_days: Annotated[float | None, Meta(description="Days from now until it expires, 1 to 36,500.")] = None
     entities: Annotated[tuple[str, ...] | None, Meta(description="The new entities; they replace the old.")] = None
     tags: Annotated[tuple[str, ...] | None, Meta(description="The new tags; they replace the old ones.")] = None
     links: Annotated[tuple[Link, ...] | None, Meta(description="The new links; they replace the old ones.")] = None

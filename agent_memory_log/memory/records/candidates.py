@@ -31,7 +31,7 @@ from agent_memory_log.memory.records.record import Envelope, Evidence, Link, Sou
 
 _Item = TypeVar("_Item")
 
-_MAX_TTL_DAYS = 36_500
+MAX_TTL_DAYS = 36_500
 _MAX_SEQ = 2**53 - 1
 _TWO_TEXTS = frozenset({Preference, Fact})  # they hold only two texts, so they need no JSON check
 
@@ -44,7 +44,7 @@ class Candidate(Envelope, frozen=True):
         scope: The scope that will hold the record. ``""``: the principal's home scope.
         confidence: 0 to 1. Numbers outside are clamped.
         importance: 0 to 1. Numbers outside are clamped.
-        ttl_days: The lifetime from now, in days, at most 36,500. None: the default of the policy or of the kind.
+        ttl_days: The lifetime from now, in whole days, 1 to 36,500. None: the default of the policy or of the kind.
         valid_until: The exact end, instead of ``ttl_days``.
         valid_from: The time of the statement. An older statement never replaces a newer one. None: now.
     """
@@ -108,7 +108,7 @@ def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
     checked_candidate = Candidate(
         data,
         text_of(candidate.scope, "scope"),
-        None if candidate.ttl_days is None else int(within(candidate.ttl_days, "ttl_days", 1, _MAX_TTL_DAYS)),
+        None if candidate.ttl_days is None else _days(candidate.ttl_days),
         **fields,
     )
     memory_type = checked_candidate.memory_type
@@ -165,10 +165,21 @@ def within(value: object, name: str, least: float, most: float) -> float:
     """Return a number clamped to ``least`` to ``most``. Raises ``InvalidArgument`` for a boolean, NaN or infinity."""
     if type(value) is float and least <= value <= most:
         return value
+    return float(min(max(_number(value, name), least), most))
+
+
+def _days(value: object) -> int:
+    days = _number(value, "ttl_days")
+    if not 1 <= days <= MAX_TTL_DAYS:
+        raise InvalidArgument(f"ttl_days must be from 1 to {MAX_TTL_DAYS:,}, got {describe(value)}")
+    return int(days)
+
+
+def _number(value: object, name: str) -> float:
     number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     if isinstance(value, bool) or not number:
         raise InvalidArgument(f"{name} must be a number, got {describe(value)}")
-    return float(min(max(cast("float", value), least), most))
+    return cast("float", value)
 
 
 def several(values: Sequence[_Item], name: str) -> tuple[_Item, ...]:

@@ -13,7 +13,7 @@ from agent_memory_log.recording.streams.anthropic import join_anthropic
 from agent_memory_log.recording.streams.bedrock import join_bedrock
 from agent_memory_log.recording.streams.chat import join_chat
 from agent_memory_log.recording.streams.gemini import join_gemini
-from agent_memory_log.recording.streams.pieces import Joined
+from agent_memory_log.recording.streams.pieces import Joined, type_of
 from agent_memory_log.recording.streams.responses import join_responses
 
 _ANTHROPIC_TYPES = frozenset({"message_start", "ping"})
@@ -24,10 +24,10 @@ _GEMINI_KEYS = frozenset({"candidates", "promptFeedback", "prompt_feedback"})
 def provider_of_stream(events: Sequence[Map]) -> str | None:
     """Return the name of the provider whose events these are, or None if it cannot be detected."""
     for event in events:
-        kind = event.get("type")
+        kind = type_of(event)
         if kind in _ANTHROPIC_TYPES:
             return "anthropic"
-        if isinstance(kind, str) and kind.startswith("response."):
+        if kind.startswith("response."):
             return "openai-responses"
         if isinstance(event.get("choices"), list):
             return "openai-chat"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.recording.sdk_objects import Map, map_at
-from agent_memory_log.recording.streams.pieces import Blocks, Joined, add_text, index_at, items_at, text_at
+from agent_memory_log.recording.streams.pieces import Blocks, Joined, add_text, index_at, items_at, text_at, type_of
 
 _ADVICE = "record the final answer that the SDK puts together instead"
 _MESSAGE = frozenset({"message_start", "message_delta"})
@@ -19,7 +19,7 @@ def join_anthropic(events: Sequence[Map]) -> Joined:
     error: object = None
     blocks = Blocks()
     for event in events:
-        kind = event.get("type")
+        kind = type_of(event)
         if kind == "content_block_start":
             blocks.begin(index_at(event, "index"), dict(map_at(event, "content_block")))
         elif kind == "content_block_delta":

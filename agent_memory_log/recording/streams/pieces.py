@@ -54,10 +54,12 @@ class Items(list[object]):
 
 
 def add_text(grown: Map, key: str, text: str) -> None:
-    """Append ``text`` to the text at ``key``."""
-    pieces = grown.get(key)
+    """Append ``text`` to the text at ``key``. Raises ``DecodeError`` if the value at ``key`` is no text."""
+    pieces = grown.get(key) or ""
+    if isinstance(pieces, str):
+        grown[key] = pieces = Pieces(pieces)
     if not isinstance(pieces, Pieces):
-        grown[key] = pieces = Pieces(pieces or "")
+        raise DecodeError(f"a stream continues {key} with text, but {key} is {describe(pieces)}")
     pieces.texts.append(text)
 
 
@@ -133,6 +135,12 @@ def _arguments(text: str) -> object:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {"INVALID_JSON": text}
     return arguments if isinstance(arguments, dict) else {"INVALID_JSON": text}  # pyright: ignore[reportUnknownVariableType]  # any JSON object
+
+
+def type_of(event: Map) -> str:
+    """Return the type of an event; ``""`` if it has none."""
+    kind = event.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def index_at(event: Map, key: str) -> int:

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agent_memory_log.recording.sdk_objects import Map, map_at
-from agent_memory_log.recording.streams.pieces import Items, Joined, add_text, index_at, items_at, put_together, text_at
+from agent_memory_log.recording.streams.pieces import (
+    Items,
+    Joined,
+    add_text,
+    index_at,
+    items_at,
+    put_together,
+    text_at,
+    type_of,
+)
 
 _BEGINS = frozenset({"response.created", "response.in_progress", "response.queued"})
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -38,7 +47,7 @@ def join_responses(events: Sequence[Map]) -> Joined:
     error: object = None
     is_complete = False
     for event in events:
-        kind = event.get("type")
+        kind = type_of(event)
         if kind == "response.output_item.done":
             done[index_at(event, "output_index")] = map_at(event, "item")
         elif kind in _BEGINS or kind in _ENDS:
@@ -59,10 +68,10 @@ def _unfinished(events: Sequence[Map]) -> dict[int, Map]:
     """Return the items of a stream that was cut off, with the texts that came."""
     items: dict[int, Map] = {}
     for event in events:
-        kind = event.get("type")
+        kind = type_of(event)
         if kind == "response.output_item.added":
             items[index_at(event, "output_index")] = dict(map_at(event, "item"))
-        place = _DELTAS.get(kind) if isinstance(kind, str) else None
+        place = _DELTAS.get(kind)
         item = None if place is None else items.get(index_at(event, "output_index"))
         if place is None or item is None:
             continue

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.replay.clients.answers import Map
 from agent_memory_log.transcript.anthropic.rendering import PROVIDER as ANTHROPIC
-from agent_memory_log.transcript.json_types import is_map, list_in
+from agent_memory_log.transcript.json_types import is_map, list_in, map_in
 from agent_memory_log.transcript.openai_chat.rendering import PROVIDER as CHAT
 from agent_memory_log.transcript.openai_responses.rendering import PROVIDER as RESPONSES
 
@@ -77,16 +77,18 @@ def _anthropic_error(message: str) -> Map:
     return {"type": "error", "error": {"type": "api_error", "message": message}}
 
 
-def _opened_block(block: Map) -> tuple[Map, list[Map]]:
+def _opened_block(block: object) -> tuple[object, list[Map]]:
     """Return a block as its stream begins, and the deltas that complete it."""
+    if not is_map(block):
+        return block, []
     kind = block.get("type")
-    if kind == "text":
+    if kind == "text" and isinstance(block.get("text"), str):
         citations = list_in(block.get("citations"))
         start: Map = {**block, "text": "", **({"citations": []} if citations else {})}
         deltas: list[Map] = [{"type": "citations_delta", "citation": citation} for citation in citations]
         return start, [*deltas, {"type": "text_delta", "text": block["text"]}]
     if kind == "thinking":
-        pairs = [(key, block[key]) for key in ("thinking", "signature") if block.get(key)]
+        pairs = [(key, block[key]) for key in ("thinking", "signature") if isinstance(block.get(key), str)]
         deltas = [{"type": f"{key}_delta", key: text} for key, text in pairs]
         return {**block, **dict.fromkeys((key for key, _ in pairs), "")}, deltas
     if is_map(block.get("input")):
@@ -104,7 +106,7 @@ def _chunk(body: Map) -> Map:
 
 def _chat(body: Map) -> Iterator[Map]:
     message: Map = body["choices"][0]["message"]
-    calls = [{"index": index, **call} for index, call in enumerate(list_in(message.get("tool_calls")))]
+    calls = [{"index": index, **map_in(call)} for index, call in enumerate(list_in(message.get("tool_calls")))]
     delta = {**message, "tool_calls": calls} if calls else message
     yield {**_chunk(body), "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
 
@@ -134,7 +136,7 @@ def _responses(body: Map) -> Iterator[Map]:
     yield {"type": "response.in_progress", "response": empty}
     for index, item in enumerate(body["output"]):
         place = {"item_id": item.get("id", ""), "output_index": index}
-        key, prefix = _ITEM_TEXTS.get(item.get("type"), ("", ""))
+        key, prefix = _ITEM_TEXTS.get(str(item.get("type")), ("", ""))
         lists = [name for name in ("content", "summary") if list_in(item.get(name))]
         start: Map = {**item, **{name: [] for name in lists}, **({key: ""} if key in item else {})}
         if "status" in item:
@@ -142,7 +144,7 @@ def _responses(body: Map) -> Iterator[Map]:
         yield {"type": "response.output_item.added", "output_index": index, "item": start}
         for name in lists:
             for part_index, part in enumerate(item[name]):
-                yield from _part(part, {**place, f"{name}_index": part_index}, name)
+                yield from _part(map_in(part), {**place, f"{name}_index": part_index}, name)
         if isinstance(item.get(key), str):
             yield from _text(item[key], place, key, prefix)
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
@@ -159,7 +161,7 @@ def _responses_error(message: str) -> Map:
 
 def _part(part: Map, place: Map, name: str) -> Iterator[Map]:
     kind = "content_part" if name == "content" else "reasoning_summary_part"
-    key, prefix = _PART_TEXTS.get(part.get("type", ""), ("", ""))
+    key, prefix = _PART_TEXTS.get(str(part.get("type")), ("", ""))
     annotations = list_in(part.get("annotations"))
     start: Map = {**part, **({key: ""} if key in part else {}), **({"annotations": []} if annotations else {})}
     yield {"type": f"response.{kind}.added", **place, "part": start}

@@ -30,6 +30,7 @@ from mcp_types import (
 from agent_memory_log.errors import AgentMemoryLogError, DecodeError, InvalidArgument
 from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.events.jsonvalue import encode_json
+from agent_memory_log.memory.records.reports.outcomes import NOTHING_MATCHES
 from agent_memory_log.memory.search.quoting import safe_json
 from agent_memory_log.service.executing import Caller
 from agent_memory_log.service.mcp.answers import (
@@ -118,7 +119,8 @@ async def _call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Call
         max_tokens, continue_from = _limits(tool, arguments)
         result = await caller.execute(operation)
         if tool.text:
-            text = result[tool.text] or (safe_json(result["note"]) if result["note"] else NO_MEMORY)
+            is_empty = result["note"] in ("", NOTHING_MATCHES)
+            text = result[tool.text] or (NO_MEMORY if is_empty else safe_json(result["note"]))
         elif tool.items:
             again = name if tool.continues else None
             text = listed_answer(result, tool.items, max_tokens=max_tokens, continue_from=continue_from, again=again)

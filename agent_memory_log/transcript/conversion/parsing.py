@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, cast
 
 from msgspec.structs import replace
 
-from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.event import Event, new_event, shift_time
-from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import AssistantMessage, EventData, SystemMessage, ToolResult, UserMessage
 from agent_memory_log.transcript.conversion.calls import CallLedger
 from agent_memory_log.transcript.conversion.rendering import is_beyond_default
+from agent_memory_log.transcript.json_types import own_map
 from agent_memory_log.transcript.names import WireRules
 from agent_memory_log.transfer.importing import derived_event_id
 
@@ -63,13 +61,7 @@ class Parser(ABC):
     def add(self, message: object) -> list[Event]:
         """Return the events of the next message. Raise ``DecodeError`` with its path if it is not a map or not JSON."""
         self._index += 1
-        path = f"{self.list_name}[{self._index}]"
-        if not isinstance(message, Mapping):
-            raise DecodeError(f"{path} must be a map, got {describe(message)}")
-        try:
-            own = cast("JsonMap", own_json(cast("object", message)))
-        except NotJson as error:
-            raise DecodeError(f"{path}{error.path} {error}") from error
+        own = own_map(message, f"{self.list_name}[{self._index}]")
         self._events = []
         role = own.get("role")
         self._role = "assistant" if role == self.assistant_role else role

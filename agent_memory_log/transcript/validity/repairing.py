@@ -8,10 +8,9 @@ from copy import deepcopy
 from itertools import accumulate
 from typing import Any, cast
 
-from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import NotJson, own_json
 from agent_memory_log.transcript.findings import Change, Path, WireMessage, path_order
+from agent_memory_log.transcript.json_types import own_map
 from agent_memory_log.transcript.log_facts import Origins, Recorded
 from agent_memory_log.transcript.names import WireRules
 
@@ -70,11 +69,7 @@ class Draft:
             if not isinstance(message, Mapping):
                 self.note("dropped_message", f"a message must be a map, got {describe(message)}", (index,))
                 continue
-            try:
-                own = cast("WireMessage", own_json(cast("object", message)))
-            except NotJson as error:
-                raise DecodeError(f"messages[{index}]{error.path} {error}") from error
-            entry = Entry(index, own)
+            entry = Entry(index, own_map(cast("object", message), f"messages[{index}]"))
             if origins is not None and index < len(origins.owns):
                 entry.own = origins.owns[index]
                 entry.parts = list(origins.parts[index])

@@ -259,6 +259,10 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001  # a tuple that has a note cannot 
         return Hits, (tuple(self), self.note, self.plan, self.scopes_to_embed)
 
 
+NOTHING_MATCHES = "no memory matches the question"
+"""The note of a context that is empty because no record and no message matches."""
+
+
 class MemoryContext(msgspec.Struct, frozen=True):
     """Background from memory for a model.
 
@@ -284,7 +288,7 @@ class MemoryContext(msgspec.Struct, frozen=True):
 
 def without_embedding(result: Hits | MemoryContext, note: str) -> Hits | MemoryContext:
     """Return a result whose caller embeds no more texts. The note says why, unless the result has a note."""
-    note = result.note or note
+    note = note if result.note == NOTHING_MATCHES else result.note or note
     if isinstance(result, Hits):
         return Hits(result, note, result.plan)
     return msgspec.structs.replace(result, note=note, scopes_to_embed=())

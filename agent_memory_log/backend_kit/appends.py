@@ -93,7 +93,7 @@ def checked_append(
     return Append(agent, run, batch, expected_version, None if meta is None else check_meta(meta), first_seq)
 
 
-def new_in_batch(batch: Sequence[Prepared], stored: Mapping[str, Event]) -> list[Prepared]:
+def new_in_batch(batch: Sequence[Prepared], stored: Mapping[str, Event]) -> Sequence[Prepared]:
     """Return the new events of ``batch``, whose ids are neither stored nor used earlier in the batch.
 
     ``stored`` maps those ids of the batch that the run already holds to the stored events. Raises ``EventConflict`` if
@@ -114,7 +114,7 @@ def new_in_batch(batch: Sequence[Prepared], stored: Mapping[str, Event]) -> list
                 event_id=event.event_id,
                 seq=first.seq,
             )
-    return list(new.values())
+    return batch if len(new) == len(batch) else list(new.values())
 
 
 def append_result(

@@ -326,7 +326,9 @@ def _in_parts(
         return encode(data), None, data
     if not verbatim.isascii():
         verbatim.encode()
-    return encode(replace(data, **{field: ""})), verbatim, data
+    rest = replace(data)
+    force_setattr(rest, field, "")  # replace(data, **{field: ""}) takes twice as long
+    return encode(rest), verbatim, data
 
 
 def _own_unregistered(data: EventData) -> UnknownPayload:

@@ -97,7 +97,8 @@ class Writer:
     def __init__(self, file: OpenFile) -> None:
         self._file = file
         self._connection = file.connection
-        self._execute = file.connection.execute
+        # One cursor, because Connection.execute creates a cursor for each statement.
+        self._execute = file.connection.cursor().execute
         self._path = file.path
         self._remembered = RememberedRuns(file)
 

@@ -154,7 +154,8 @@ def require_store(store: object) -> None:
 
 def require_sync_store(store: object) -> None:
     """Raise ``InvalidArgument``, with what to use instead, for a ``Store`` and for a store that is not open."""
-    if hasattr(store, "aclose") or (not hasattr(store, "load_run") and _is_not_open(store)):
+    is_async = hasattr(store, "aclose") and not hasattr(store, "close")
+    if is_async or (not hasattr(store, "load_run") and _is_not_open(store)):
         use = "for a Store, use the class without Sync, or the function without _sync, and await its calls"
         raise InvalidArgument(f"expected a SyncStore, as open_sync_store opens it, got {_described(store, use)}")
 

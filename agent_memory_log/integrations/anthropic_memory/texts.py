@@ -64,7 +64,7 @@ def content(text: str, typed_path: str, view_range: Sequence[int] | None) -> str
     if view_range is not None and len(view_range) == 2:  # noqa: PLR2004  # the first and the last line
         first = max(1, view_range[0])
         lines = lines[first - 1 : None if view_range[1] == -1 else view_range[1]]
-    return "\n".join([f"Here's the content of {typed_path} with line numbers:", *numbered(lines, first)])
+    return f"Here's the content of {typed_path} with line numbers:\n" + "\n".join(numbered(lines, first))
 
 
 def snippet(text: str, line: int) -> str:

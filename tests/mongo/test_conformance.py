@@ -1,4 +1,4 @@
-"""Runs the contract suite on MongoDB, and tests who closes a client. ``make torture`` runs the suite with Motor."""
+"""Runs the contract suite on MongoDB, and tests who closes a client. ``make torture`` runs it with other clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import InvalidOperation
 
-from agent_memory_log import PlannerNote, new_event, open_store, open_sync_store
+from agent_memory_log import PlannerNote, new_event, open_store
 from agent_memory_log.conformance import OpenHandle, StoreConformance
 from agent_memory_log.errors import StoreClosed
 from agent_memory_log_mongo import MongoStore, SyncMongoStore
@@ -26,12 +26,6 @@ class TestMongo(Patient):
     @pytest.fixture
     def open_handle(self, mongo_uri: str) -> OpenHandle:
         return lambda: open_store(mongo_uri)
-
-
-class TestMongoSync(Patient):
-    @pytest.fixture
-    def open_handle(self, mongo_uri: str) -> OpenHandle:
-        return lambda: open_sync_store(mongo_uri)
 
 
 async def test_closing_a_store_leaves_a_callers_client_open(mongo_uri: str, mongo_database: str) -> None:

@@ -1,4 +1,7 @@
-"""Runs the contract suite on a server over sockets, asynchronous and synchronous. The server has SQLite stores."""
+"""Runs the contract suite on a server over sockets. The server has SQLite stores.
+
+``make torture`` runs it with synchronous clients, on MongoDB, and with cut connections.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import open_store, open_sync_store
+from agent_memory_log import open_store
 from agent_memory_log.conformance import OpenHandle, StoreConformance
 from tests.service.servers import ManyStores
 
@@ -28,12 +31,6 @@ class TestRemote(StoreConformance):
     @pytest.fixture
     def open_handle(self, served_url: str) -> OpenHandle:
         return lambda: open_store(served_url)
-
-
-class TestRemoteSync(StoreConformance):
-    @pytest.fixture
-    def open_handle(self, served_url: str) -> OpenHandle:
-        return lambda: open_sync_store(served_url)
 
 
 class TestGrpc(StoreConformance):

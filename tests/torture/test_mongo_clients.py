@@ -1,4 +1,4 @@
-"""Runs the contract suite on MongoDB with Motor, which uses the same code of the backend as the client of PyMongo."""
+"""Runs the contract suite on MongoDB with Motor and with a synchronous client, which share the backend's code."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
 
+from agent_memory_log import open_sync_store
 from agent_memory_log.conformance import OpenHandle
 from agent_memory_log_mongo import MongoStore
 from tests.mongo.test_conformance import Patient
@@ -25,3 +26,9 @@ class TestMotor(Patient):
         yield open_handle
         for client in clients:
             client.close()
+
+
+class TestMongoSync(Patient):
+    @pytest.fixture
+    def open_handle(self, mongo_uri: str) -> OpenHandle:
+        return lambda: open_sync_store(mongo_uri)

@@ -11,7 +11,7 @@ import pytest
 
 from agent_memory_log.conformance.checks import all_runs, check_run, check_same, seqs_of, take
 from agent_memory_log.conformance.ends import FAR_ENDS, PAST_ENDS, expired_run, until_expired, with_an_end
-from agent_memory_log.conformance.harness import Handles, Suite, contract, settle, waiting_next
+from agent_memory_log.conformance.harness import Handles, Suite, contract, waiting_next
 from agent_memory_log.conformance.samples import AGENT, RUN, user_message
 from agent_memory_log.errors import InvalidArgument, InvalidEvent, RunDeleted, RunExpired, StoreClosed
 from agent_memory_log.events.event import parse_timestamp
@@ -153,20 +153,22 @@ class Expiring(Suite):
     async def test_16_a_waiting_follower_wakes_when_its_run_expires(self, store: Store, other: Store) -> None:
 
         async def fill(meta: dict[str, JsonValue]) -> None:
-            events, other_events = store.follow(AGENT, RUN), other.follow(AGENT, RUN)
-            async with aclosing(events), aclosing(other_events):
-                waiting = [asyncio.create_task(anext(follower)) for follower in (events, other_events)]
-                await settle()  # both wait for a run that does not exist yet, so it has no end
+            followers = store.follow(AGENT, RUN), other.follow(AGENT, RUN)
+            async with aclosing(followers[0]), aclosing(followers[1]):
+                # Both wait for a run that does not exist yet, so it has no end.
+                waiting = [await waiting_next(follower) for follower in followers]
                 try:
                     await store.append_events(AGENT, RUN, user_message("one"), meta=meta)
                     await asyncio.gather(*waiting)
+                    waiting = [await waiting_next(follower) for follower in followers]
+                    await store.load_run(AGENT, RUN)  # raises RunExpired if a follower did not wait before the end
+                    for task in waiting:
+                        with pytest.raises(RunExpired, match=f"{AGENT}/{RUN}"):
+                            await task
                 finally:
                     for task in waiting:
                         task.cancel()
                     await asyncio.gather(*waiting, return_exceptions=True)
-                for follower in (events, other_events):
-                    with pytest.raises(RunExpired, match=f"{AGENT}/{RUN}"):
-                        await anext(follower)
 
         await with_an_end(store, fill)
 

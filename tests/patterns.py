@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
 import re
 import time
@@ -32,6 +34,9 @@ _MOST = 8.0
 
 _TRIES = 5
 _DEEPEST = 4
+
+_MATCHES = frozenset({"match", "fullmatch"})
+_SEARCHES = frozenset({"search", "findall", "finditer", "split", "sub", "subn"})
 
 _BETWEEN = (" ", "\xa0", ".", ",", "-", "_", "\n", "/", "!", '"', "'", "(", "@", "*", "?", "=", " \n", ". ", ".\xa0")
 _MIXED = ("a", "0", "é", "a ", "A ", "a.", "a.0", "a-", "-_", "0.", "aA", "1,", "a\n", "a\xa0", "A.", "ab'", "> ", "``")
@@ -87,6 +92,25 @@ def _parts_of(value: object) -> Iterable[object]:
     return [getattr(value, field, None) for field in fields]
 
 
+def is_only_matched(name: str, *modules: ModuleType) -> bool:
+    """Return whether these modules use the pattern ``name`` with ``match`` only, and so at one position of a text."""
+    methods = {method for module in modules for called, method in _calls_in(module) if called == name}
+    return bool(methods & _MATCHES) and not methods & _SEARCHES
+
+
+@cache
+def _calls_in(module: ModuleType) -> frozenset[tuple[str, str]]:
+    """Return the methods that a module calls, each with the name of the variable, attribute or function before it."""
+    calls: set[tuple[str, str]] = set()
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        match node:
+            case ast.Call(ast.Attribute(ast.Name(name) | ast.Attribute(attr=name) | ast.Call(ast.Name(name)), method)):
+                calls.add((name, method))
+            case _:
+                pass
+    return frozenset(calls)
+
+
 def slow_text(
     pattern: Pattern, prepare: Prepare = str, *, anchored: bool = False, first: int = 0, step: int = 1
 ) -> str | None:
@@ -135,7 +159,7 @@ def is_slow(read: Read, head: str, unit: str, tail: str = "", prepare: Prepare =
     quarter = _cost(read, text(2048))
     if quarter <= _FLOOR / 20 or (quarter <= _FLOOR and _cost(read, text(8192)) <= _FLOOR):
         return False
-    size = 256 if quarter > _PLENTY else 1024
+    size = 512 if quarter > _PLENTY else 1024
     return _ratio(read, text(size), text(4 * size)) > _MOST
 
 

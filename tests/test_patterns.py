@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import cache
 from itertools import chain
 from types import ModuleType
 
 import pytest
 
-from agent_memory_log.memory.extraction import outcomes
-from agent_memory_log.memory.extraction.phrases import ALL
+from agent_memory_log.memory.extraction import orders, outcomes, statements
+from agent_memory_log.memory.extraction.phrases import ALL, Phrases
 from agent_memory_log.memory.extraction.sentences import readable
 from agent_memory_log.memory.extraction.statements import read_statements
 from agent_memory_log.secrets.rules import Rule, phrase_rules, token_rules
 from agent_memory_log.secrets.rules import names as secret_names
-from tests.patterns import Prepare, is_slow, library_patterns, patterns_of, slow_text
+from tests.patterns import Prepare, is_only_matched, is_slow, library_patterns, patterns_of, slow_text
 
 _LONGEST_SENTENCE = 160
 
@@ -28,33 +29,11 @@ _PREPARED: dict[str, Prepare] = {
     f"{outcomes.__name__}._FEEDBACK": lambda text: text[:_LONGEST_SENTENCE],
 }
 
-_ANCHORED = {
-    "agent_memory_log.secrets.names._after_name",
-    "agent_memory_log.secrets.names._CLAUSE_ENDS",
-    "agent_memory_log.secrets.names._describes",
-    "agent_memory_log.secrets.phrases._no_password",
-    "agent_memory_log.secrets.values._RANDOM_FORM",
-    "agent_memory_log.secrets.values._STAND_IN",
-}
-"""Patterns that are used only with ``match``, and so only at one position of a text."""
-
-_ANCHORED_PHRASES = (
-    "openers",
-    "condition",
-    "direction",
-    "reaction",
-    "plain",
-    "stated",
-    "settled",
-    "task_order",
-    "polite",
-)
-"""The fields of ``Phrases`` with such patterns. ``orders.py`` tries them at the beginning of a clause."""
-
 
 @cache
 def _anchored_phrases() -> frozenset[re.Pattern[str]]:
-    return frozenset(getattr(language.phrases, field) for language in ALL for field in _ANCHORED_PHRASES)
+    fields = [field for field in Phrases.__struct_fields__ if is_only_matched(field, orders, statements)]
+    return frozenset(getattr(language.phrases, field) for language in ALL for field in fields)
 
 
 def slow_patterns(step: int) -> list[tuple[str, str, str]]:
@@ -70,7 +49,8 @@ def slow_patterns(step: int) -> list[tuple[str, str, str]]:
 
 
 def _slow_text(name: str, pattern: re.Pattern[str], first: int, step: int) -> str | None:
-    anchored = name in _ANCHORED or pattern in _anchored_phrases()
+    module, _, variable = name.rpartition(".")
+    anchored = pattern in _anchored_phrases() or is_only_matched(variable, sys.modules[module])
     return slow_text(pattern, _prepare_of(name), anchored=anchored, first=first, step=step)
 
 
@@ -127,3 +107,10 @@ def test_slow_patterns_are_detected(source: str) -> None:
 @pytest.mark.parametrize("source", [r"[a-z]{1,60}:", r"(?<!\.)\.++(?=\s|\Z)", r"\bthanks?\b", r"\w+"])
 def test_fast_patterns_pass(source: str) -> None:
     assert slow_text(re.compile(source)) is None
+
+
+def test_patterns_that_are_only_matched_differ_from_those_that_are_searched_for() -> None:
+    assert is_only_matched("indirect", orders, statements)
+    assert is_only_matched("_LIST_MARK", statements)
+    assert not is_only_matched("joint", orders, statements)
+    assert not is_only_matched("unknown", orders)

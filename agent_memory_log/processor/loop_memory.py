@@ -20,7 +20,6 @@ from agent_memory_log.memory import MemoryCalls, MemoryClient, MemoryContext
 from agent_memory_log.memory.extraction.rules import RuleExtractor
 from agent_memory_log.memory.records.protocols import Clock, Extractor, utc_now
 from agent_memory_log.memory.records.record import Status
-from agent_memory_log.memory.records.reports.outcomes import NOTHING_MATCHES
 from agent_memory_log.models.tokens import CountTokens, default_counter
 from agent_memory_log.processor.checkpoints import (
     RECENT_EVENTS,
@@ -369,8 +368,7 @@ class LoopMemory:
             background = await memory.context(query[:_LONGEST_QUERY], max_tokens=max_tokens - reserved)
         text, tokens, block = await self._work(lambda: beside(background.text, groups, max_tokens, count))
         records, messages = (*background.records, *block.records), (*places_of(background.messages), *block.places)
-        problem = "" if background.note == NOTHING_MATCHES else background.note
-        context = LoopContext(text, tokens, records, messages, source, problem, block.left_out)
+        context = LoopContext(text, tokens, records, messages, source, background.note, block.left_out)
         return await self._log(loop, context, event_id) if text else context
 
     async def _log(self, loop: Loop, context: LoopContext, event_id: str | None) -> LoopContext:

@@ -20,7 +20,6 @@ from agent_memory_log.memory import MemoryContext, SyncMemoryCalls, SyncMemoryCl
 from agent_memory_log.memory.extraction.rules import RuleExtractor
 from agent_memory_log.memory.records.protocols import Clock, Extractor, utc_now
 from agent_memory_log.memory.records.record import Status
-from agent_memory_log.memory.records.reports.outcomes import NOTHING_MATCHES
 from agent_memory_log.models.tokens import CountTokens, default_counter
 from agent_memory_log.processor.checkpoints import RECENT_EVENTS, checkpoint_of, part_ids, read_checkpoint, source_ids
 from agent_memory_log.processor.contexts import Line, beside, block_of, known_lines, lines_of, places_of
@@ -363,8 +362,7 @@ class SyncLoopMemory:
             background = memory.context(query[:_LONGEST_QUERY], max_tokens=max_tokens - reserved)
         text, tokens, block = self._work(lambda: beside(background.text, groups, max_tokens, count))
         records, messages = (*background.records, *block.records), (*places_of(background.messages), *block.places)
-        problem = "" if background.note == NOTHING_MATCHES else background.note
-        context = LoopContext(text, tokens, records, messages, source, problem, block.left_out)
+        context = LoopContext(text, tokens, records, messages, source, background.note, block.left_out)
         return self._log(loop, context, event_id) if text else context
 
     def _log(self, loop: Loop, context: LoopContext, event_id: str | None) -> LoopContext:

@@ -28,7 +28,6 @@ from agent_memory_log.memory import (
     SyncMemoryClient,
 )
 from agent_memory_log.memory.policy import MemoryExecution
-from agent_memory_log.memory.records.reports.outcomes import NOTHING_MATCHES
 from agent_memory_log.models.tokens import estimate_tokens
 from tests.memory.stores import OpenStore, SetClock, open_memory_store, somebody, store_url
 
@@ -55,7 +54,7 @@ def fill(me: SyncMemory, store: Any, clock: SetClock) -> str:
 def test_context_holds_the_profile_relevant_and_recent_records(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody())
-    assert me.context("anything") == MemoryContext(note=NOTHING_MATCHES)
+    assert me.context("anything") == MemoryContext()
     agent = fill(me, open_memory_store(), clock)
     context = me.context("the backup", max_tokens=10_000)
     first, last = (clock.time - timedelta(days=days) for days in (6, 1))
@@ -95,7 +94,7 @@ def test_context_omits_denied_scopes(open_memory_store: OpenStore) -> None:
     with pytest.raises(MemoryStopped, match="workspace"):
         restricted.of(unrestricted.principal).context("sea", scopes=["workspace"])
     unrestricted.forget_all()
-    assert unrestricted.context("sea backup", max_tokens=10_000) == MemoryContext(note=NOTHING_MATCHES)
+    assert unrestricted.context("sea backup", max_tokens=10_000) == MemoryContext()
 
 
 @pytest.mark.parametrize("budget", [1, 100, 300, 420, 500, 600, 10_000])
@@ -245,6 +244,6 @@ def test_tokens_are_counted_by_tiktoken_if_available(tmp_path: Path, module: str
 async def test_async_client_returns_a_context() -> None:
     async with open_store("memory:") as store:
         me = MemoryClient(store).of(somebody(user="1"))
-        assert await me.context("x") == MemoryContext(note=NOTHING_MATCHES)
+        assert await me.context("x") == MemoryContext()
         await me.remember(key="language", value="english")
         assert '"english"' in (await me.context("x")).text

@@ -7,7 +7,6 @@ import pytest
 from agent_memory_log import SyncStore, UserMessage, new_event, open_sync_store
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory import Episode, MemoryContext, Note, SyncMemory, SyncMemoryClient
-from agent_memory_log.memory.records.reports.outcomes import NOTHING_MATCHES
 from tests.memory.stores import SetClock, somebody
 
 ENOUGH = 1_000_000
@@ -19,16 +18,13 @@ def append_messages(store: SyncStore, me: SyncMemory, *texts: str, run: str = "r
     me.link_run("agent", run, scope=scope)
 
 
-def test_empty_context_says_why_it_is_empty() -> None:
+def test_a_context_without_a_match_is_empty_and_has_no_note() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody(user="1"))
-        nothing = MemoryContext(note=NOTHING_MATCHES)
-        assert me.context("zebra") == nothing
+        assert me.context("zebra") == MemoryContext()
         me.remember(Note(), text="The sea was calm")
-        assert me.context("zebra") == nothing
-        matching = me.context("sea")
-        assert matching.text
-        assert matching.note == ""
+        assert me.context("zebra") == MemoryContext()
+        assert me.context("sea").text
 
 
 def test_context_fits_every_budget_and_uses_an_exact_fit() -> None:

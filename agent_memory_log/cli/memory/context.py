@@ -52,7 +52,7 @@ def context(
         for line in result.text.split("\n"):
             output.line(line)
     else:
-        note(result.note)
+        note(result.note or "no memory matches the question")
 
 
 async def _context(url: str | None, principal: Principal, query: str, max_tokens: int) -> MemoryContext:

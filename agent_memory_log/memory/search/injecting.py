@@ -19,7 +19,7 @@ from agent_memory_log.memory.records.kinds import Consent, Episode, Fact, Note, 
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Evidence, Record, place_name
 from agent_memory_log.memory.records.reports.conflicts import CONTRADICTS
-from agent_memory_log.memory.records.reports.outcomes import NOTHING_MATCHES, Hits, MemoryContext
+from agent_memory_log.memory.records.reports.outcomes import Hits, MemoryContext
 from agent_memory_log.memory.search.excerpts import excerpt
 from agent_memory_log.memory.search.quoting import quoted
 from agent_memory_log.memory.search.reading import active_records
@@ -126,8 +126,6 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
     note = message_hits.note
     if not lines and any((*groups, recent_lines)):
         note = f"nothing fits into max_tokens={max_tokens}"
-    elif not lines:
-        note = note or NOTHING_MATCHES
     return MemoryContext(
         _rendered(lines),
         tokens,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from mcp_types import GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
@@ -15,8 +16,6 @@ from agent_memory_log.memory.search.quoting import safe_json
 from agent_memory_log.models.prompts import read_prompt
 from agent_memory_log.service.executing import Caller
 from agent_memory_log.service.grants import Grant
-
-NO_MEMORY = "(Memory holds nothing about the question.)"
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -53,6 +52,13 @@ def list_prompts(grant: Grant) -> list[Prompt]:
     ]
 
 
+def context_text(context: Mapping[str, Any]) -> str:
+    """Return the text of a context for a model, or the reason for its absence."""
+    if context["text"] or not context["note"]:
+        return context["text"] or "(Memory holds nothing about the question.)"
+    return safe_json(context["note"])
+
+
 async def get_prompt(caller: Caller, name: str, arguments: Mapping[str, str] | None) -> GetPromptResult:
     """Return a prompt with its argument.
 
@@ -70,7 +76,7 @@ async def get_prompt(caller: Caller, name: str, arguments: Mapping[str, str] | N
         raise AccessDenied(f"the prompt {name} needs the right {row.right} to the memory of a user")
     if name == "recall":
         context = await caller.execute(BuildContext(values["question"]))
-        values["context"] = context["text"] or NO_MEMORY
+        values["context"] = context_text(context)
     else:
         values = {"source_id": safe_json(values["source_id"])}
     text = read_prompt("agent_memory_log.service.mcp", name).format(**values)

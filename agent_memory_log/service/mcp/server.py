@@ -30,7 +30,6 @@ from mcp_types import (
 from agent_memory_log.errors import AgentMemoryLogError, DecodeError, InvalidArgument
 from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.events.jsonvalue import encode_json
-from agent_memory_log.memory.records.reports.outcomes import NOTHING_MATCHES
 from agent_memory_log.memory.search.quoting import safe_json
 from agent_memory_log.service.executing import Caller
 from agent_memory_log.service.mcp.answers import (
@@ -40,7 +39,7 @@ from agent_memory_log.service.mcp.answers import (
     listed_answer,
     whole_answer,
 )
-from agent_memory_log.service.mcp.prompting import NO_MEMORY, get_prompt, list_prompts
+from agent_memory_log.service.mcp.prompting import context_text, get_prompt, list_prompts
 from agent_memory_log.service.mcp.resources import TEMPLATES, list_resources, read_resource
 from agent_memory_log.service.mcp.tools import CONTINUE, MAX_TOKENS, TOOLS, Tool, operation_of, tools_of, usage_of
 from agent_memory_log.service.problems import problem_of, status_of
@@ -118,9 +117,8 @@ async def _call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Call
         operation = operation_of(name, arguments)
         max_tokens, continue_from = _limits(tool, arguments)
         result = await caller.execute(operation)
-        if tool.text:
-            is_empty = result["note"] in ("", NOTHING_MATCHES)
-            text = result[tool.text] or (NO_MEMORY if is_empty else safe_json(result["note"]))
+        if tool.is_context:
+            text = context_text(result)
         elif tool.items:
             again = name if tool.continues else None
             text = listed_answer(result, tool.items, max_tokens=max_tokens, continue_from=continue_from, again=again)

@@ -38,7 +38,7 @@ class Tool(msgspec.Struct, frozen=True):
         fixed: The values of fields that the tool sets. A model cannot change them.
         defaults: The values of fields that a model leaves out, if they differ from those of the operation.
         items: The field of the result with the items that an answer can be cut after. ``"."``: the result itself.
-        text: The field of the result that is a text for a model already.
+        is_context: Whether the result is a ``MemoryContext``, whose text is the answer.
     """
 
     operation: str
@@ -48,7 +48,7 @@ class Tool(msgspec.Struct, frozen=True):
     fixed: Mapping[str, Any] = {}
     defaults: Mapping[str, Any] = {}
     items: str = ""
-    text: str = ""
+    is_context: bool = False
 
     @property
     def struct(self) -> type[Operation[Any]]:
@@ -87,7 +87,7 @@ TOOLS: Mapping[str, Tool] = {
         "memory/context",
         "Call this first, before you answer the user. It is shorter than memory_search, and has no ids.",
         without=("vectors",),
-        text="text",
+        is_context=True,
     ),
     "memory_store": Tool(
         "memory/add",

@@ -85,8 +85,8 @@ async def call_embedded(store: Store, name: str, arguments: dict[str, Any]) -> o
         return problem_of(error)
     encoded: Any = encode_result(type(operation), result)
     field = TOOLS[name].items
-    if TOOLS[name].text:
-        return encoded[TOOLS[name].text]
+    if TOOLS[name].is_context:
+        return encoded["text"]
     if field == "." and isinstance(encoded, str):
         return encoded.removesuffix("\n").split("\n")
     if field == ".":
@@ -101,7 +101,7 @@ async def call(client: Client, name: str, arguments: dict[str, Any]) -> object:
     result = await client.call_tool(name, arguments)
     if result.is_error:
         return result.structured_content
-    return text_of(result) if TOOLS[name].text else lines_of(result)
+    return text_of(result) if TOOLS[name].is_context else lines_of(result)
 
 
 def without_ids(result: Any) -> Any:

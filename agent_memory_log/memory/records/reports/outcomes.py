@@ -259,10 +259,6 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001  # a tuple that has a note cannot 
         return Hits, (tuple(self), self.note, self.plan, self.scopes_to_embed)
 
 
-NOTHING_MATCHES = "no memory matches the question"
-"""The note of a context that is empty because no record and no message matches."""
-
-
 class MemoryContext(msgspec.Struct, frozen=True):
     """Background from memory for a model.
 
@@ -271,7 +267,8 @@ class MemoryContext(msgspec.Struct, frozen=True):
         tokens: The number of tokens of the text.
         records: The ids of the records in the text, in the order of the text.
         messages: The events of the messages in the text, in the order of the text.
-        note: The problem that limited the search, or the reason why the text is empty. ``""``: no problem.
+        note: The problem that limited the search or the text. ``""``: no problem. An empty text without a note means
+            that nothing matches.
         counted_by: The way in which the tokens were counted: ``count_tokens``, ``tiktoken`` or ``estimate``. It is
             ``""`` if there is no text.
         scopes_to_embed: The same as in ``Hits``.
@@ -288,7 +285,7 @@ class MemoryContext(msgspec.Struct, frozen=True):
 
 def without_embedding(result: Hits | MemoryContext, note: str) -> Hits | MemoryContext:
     """Return a result whose caller embeds no more texts. The note says why, unless the result has a note."""
-    note = note if result.note == NOTHING_MATCHES else result.note or note
+    note = result.note or note
     if isinstance(result, Hits):
         return Hits(result, note, result.plan)
     return msgspec.structs.replace(result, note=note, scopes_to_embed=())

@@ -111,9 +111,8 @@ def _overlap(label: list[str], value: list[str]) -> bool:
 def test_rules_read_labelled_sentences(language: str, half: int, recall: float, precision: float) -> None:
     lines = msgspec.json.Decoder(Line).decode_lines((DATA / f"statements_{language}.jsonl").read_bytes())
     score = score_of(lines[half::2])
-    print(f"{language}, half {half}: recall {score.recall:.2f}, precision {score.precision:.2f}, {score}")  # noqa: T201
-    assert score.recall >= recall
-    assert score.precision >= precision
+    assert score.recall >= recall, (score.recall, score)
+    assert score.precision >= precision, (score.precision, score)
 
 
 def half_of(lines: Sequence[Line], half: int) -> list[Line]:
@@ -147,10 +146,9 @@ def test_orders_and_personal_statements_are_learnt(
         values = [value for value in data if label.name == "personal" or isinstance(value, Preference)]
         counts[label.name].append(any(_overlap(_words(label.value), _words(str(value.value))) for value in values))
     shares = {name: sum(values) / len(values) for name, values in counts.items() if values}
-    print(f"{name}, half {half}: {shares}")  # noqa: T201
-    assert shares["instruction"] >= orders
-    assert personal is None or shares["personal"] >= personal
-    assert shares[""] <= stored
+    assert shares["instruction"] >= orders, shares
+    assert personal is None or shares["personal"] >= personal, shares
+    assert shares[""] <= stored, shares
 
 
 def test_orders_are_kept_whole_and_apart() -> None:
@@ -165,5 +163,4 @@ def test_orders_are_kept_whole_and_apart() -> None:
         for data in statements:
             assert values.setdefault(data.key, data.value) == data.value
         assert [statement.data for statement in read_statements(line.text)] == statements
-    print(f"{complete} of {len(orders)} orders are complete")  # noqa: T201
-    assert complete >= _WHOLE * len(orders)
+    assert complete >= _WHOLE * len(orders), (complete, len(orders))

@@ -399,6 +399,17 @@ def test_calls_with_a_limit_do_the_same_as_one_call(monkeypatch: pytest.MonkeyPa
     assert len(reports[1]) > 5
 
 
+def test_the_records_that_remain_are_counted_by_the_change_of_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "SLICE", 2)
+    me, _ = opened(open_sync_store("memory:"))
+    for number in range(6):
+        me.add(f"The number of part {number} is {number * 7}.")
+    for record in me.list():
+        me.update(record.id, text=f"{record.text} It was counted.")
+    report = me.maintain(limit=8)  # ageing looks at six records, and the search for conflicts at two
+    assert report.remaining == 4 + 6
+
+
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=40), min_size=1, max_size=6))
 def test_sentences_stay_within_the_limit_and_come_from_the_texts(texts: list[str]) -> None:
     if not any(text.strip() for text in texts):

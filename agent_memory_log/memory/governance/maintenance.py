@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
@@ -125,9 +126,8 @@ class _Round:
             if self._report.left > 0:
                 yield from step()
             if self._position.step == STEPS[number]:
-                seqs = self._ask(lambda state: [live.seq for live in state.records.values()])
-                to_do = sum(seq > self._position.after for seq in seqs)
-                self._report.remaining += to_do + (len(functions) - 1 - number) * len(seqs)
+                to_do, records = self._ask(partial(_records_after, self._position))
+                self._report.remaining += to_do + (len(functions) - 1 - number) * records
                 return
 
     def _ask(self, question: Callable[[State], _Answer]) -> _Answer:
@@ -279,6 +279,12 @@ def _next_of(stored: MemoryMaintained | None, now: datetime) -> MemoryMaintained
     if stored is not None and stored.step != DONE:
         return stored
     return MemoryMaintained(now, RETURN, 0, None if stored is None else stored.started)
+
+
+def _records_after(position: MemoryMaintained, state: State) -> tuple[int, int]:
+    """Return the number of records that the step of a position still has to look at, and the number of all records."""
+    place = worded_at if position.step == CONFLICTS else attrgetter("seq")
+    return sum(place(live) > position.after for live in state.records.values()), len(state.records)
 
 
 def _are_linked(live: Live, other: Live) -> bool:

@@ -157,7 +157,7 @@ def read(text: str) -> list[tuple[str, str]]:
         ("I commute by bike.", ("commute", "by bike")),
         (
             "Merk dir, dass ich immer kurze Antworten will.",
-            ("ich_immer_kurze_antworten_will", "always ich immer kurze Antworten will"),
+            ("merk_dir_dass_ich_immer_kurze_antworten_will", "Merk dir, dass ich immer kurze Antworten will"),
         ),
         ("Ich bin Lehrerin an einer Grundschule.", ("job", "Lehrerin")),
         ("Ich arbeite als Mechatroniker bei Bosch.", ("job", "Mechatroniker bei Bosch")),
@@ -194,7 +194,7 @@ def read(text: str) -> list[tuple[str, str]]:
         ("Soy alérgica a los cacahuetes.", ("allergy_cacahuetes", "los cacahuetes")),
         ("Me encanta el senderismo.", ("likes_senderismo", "el senderismo")),
         ("No soporto el ruido.", ("dislikes_ruido", "el ruido")),
-        ("Usa siempre euros.", ("usa_siempre_euros", "always Usa siempre euros")),
+        ("Usa siempre euros.", ("usa_siempre_euros", "Usa siempre euros")),
         ("A partir de ahora responde en inglés.", ("language", "english")),
         ("Por favor, no uses emojis.", ("emoji_use", "no uses emojis")),
         ("Tutéame, por favor.", ("form_of_address", "Tutéame")),

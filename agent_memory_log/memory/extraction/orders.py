@@ -40,7 +40,11 @@ def read_order(phrases: Phrases, sentence: str, hidden: str, start: int) -> Stat
     body = hidden[start : _colon(hidden, direction.start() if direction else direct)]
     reason = next(phrases.reason.finditer(body, direction.end() - start), None) if direction else None
     mark = phrases.lasting.search(body[: reason.start() if reason else None]) if direction else None
-    is_free = mark is None and indirect is not None and phrases.bound.search(hidden[direct:]) is None
+    is_free = (
+        mark is None
+        and indirect is not None
+        and all(bound.end() < indirect.end() for bound in phrases.bound.finditer(hidden, direct))
+    )
     if mark is None and not is_free and not _is_plain(phrases, hidden, start, direct):
         return None
     if phrases.task_order.match(hidden, direct):

@@ -42,14 +42,19 @@ class Caseless:
     """A case-insensitive pattern. On ASCII text, it is three times as fast as ``re.IGNORECASE``.
 
     Most texts are ASCII. The pattern has no capital letters, so it can search the lower-case copy of an ASCII text. The
-    copy has the same positions.
+    copy has the same positions. Each of the two forms is compiled for the first text that needs it.
     """
 
-    __slots__ = ("_any", "_lower")
-
     def __init__(self, source: str) -> None:
-        self._lower = re.compile(source)
-        self._any = re.compile(source, re.IGNORECASE)
+        self._source = source
+
+    @cached_property
+    def _lower(self) -> re.Pattern[str]:
+        return re.compile(self._source)
+
+    @cached_property
+    def _any(self) -> re.Pattern[str]:
+        return re.compile(self._source, re.IGNORECASE)
 
     def search(self, text: str) -> re.Match[str] | None:
         """Return the first match."""

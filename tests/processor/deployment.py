@@ -14,19 +14,21 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import nats.errors
+import nats.js.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, KeyValueConfig, StreamConfig
 
 from agent_memory_log import InjectedContext, SyncStore, UserMessage, new_event, open_sync_store
-from agent_memory_log.memory import Preference, Principal, SyncMemoryClient
+from agent_memory_log.memory import Principal, SyncMemoryClient
+from agent_memory_log.processor import Loop, LoopCheckpoint, SyncLoopMemory
 from agent_memory_log.processor.transport.ledger import DeadLetter, Ledger, MessageHandled, OutgoingMessage
 from tests.amlog import environment
 from tests.processes import PATIENCE, ROOT
@@ -50,24 +52,30 @@ RESULTS = {
 
 
 class Processor:
-    """A processor as a process. See ``tests.processor.paused`` for the step."""
+    """A processor as a process.
 
-    def __init__(self, deployment: Deployment, step: str) -> None:
-        self.output = deployment.folder / f"processor-{deployment.starts}.log"
-        with self.output.open("wb") as output:
+    Args:
+        output: The file for what it logs.
+        arguments: The module to run, and its arguments.
+        greeting: The line that it prints at its start.
+    """
+
+    def __init__(self, output: Path, arguments: Sequence[str], greeting: str) -> None:
+        self.output = output
+        with self.output.open("wb") as output_file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.processor.paused", str(deployment.config), deployment.store, step],
+                [sys.executable, "-m", *arguments],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=output,
+                stderr=output_file,
                 text=True,
                 env=environment(),
                 start_new_session=True,
             )
         assert self.process.stdout is not None
         self.answers = self.process.stdout
-        assert self.read() == "running"
+        assert self.read() == greeting
 
     def read(self) -> str:
         """Return the next line of the process."""
@@ -93,6 +101,12 @@ class Processor:
         self._close()
         return answer
 
+    def end(self) -> None:
+        """End the process with SIGTERM, and wait until it has finished."""
+        self.process.send_signal(signal.SIGTERM)
+        self._close()
+        assert self.process.returncode == 0, self.output.read_text()
+
     def _close(self) -> None:
         self.process.wait(PATIENCE)
         for stream in (self.process.stdin, self.process.stdout):
@@ -115,7 +129,6 @@ class Deployment:
         self.server = server
         self.store = f"sqlite:///{folder / 'log.db'}"
         self.config = folder / "processor.json"
-        self.starts = 0
         self.sent = 0
         self.processors: list[Processor] = []
         loops = [{"loop_id": "l*", "agent": AGENT, "scopes": {"user": "{loop_id}"}}]
@@ -176,9 +189,17 @@ class Deployment:
                 store.append_events(AGENT, loop_id, event)
 
     def start(self, step: str = "none") -> Processor:
-        """Start a processor."""
-        self.starts += 1
-        processor = Processor(self, step)
+        """Start a processor that stops at a step of ``tests.processor.paused``."""
+        return self._started(("tests.processor.paused", str(self.config), self.store, step), "running")
+
+    def start_command(self) -> Processor:
+        """Start ``amlog processor run``."""
+        arguments = ("processor", "run", "--config", str(self.config), "--store", self.store)
+        return self._started(("agent_memory_log.cli", *arguments), f"takes messages of the stream {STREAM}")
+
+    def _started(self, arguments: Sequence[str], greeting: str) -> Processor:
+        output = self.folder / f"processor-{len(self.processors)}.log"
+        processor = Processor(output, arguments, greeting)
         self.processors.append(processor)
         return processor
 
@@ -257,7 +278,12 @@ class Deployment:
         return messages
 
     async def check(
-        self, sent: Iterable[tuple[int, str, str]], *, buried: int = 0, lost_pointers: bool = False
+        self,
+        sent: Iterable[tuple[int, str, str]],
+        *,
+        buried: int = 0,
+        lost_pointers: bool = False,
+        key: str = "language",
     ) -> None:
         """Check the end state.
 
@@ -265,6 +291,7 @@ class Deployment:
             sent: The sequence, the kind and the loop of each message for a mapped loop.
             buried: The number of dead letters.
             lost_pointers: Whether the bucket was deleted meanwhile.
+            key: The key of the memory that each extraction from a loop finds.
         """
         received: dict[str, tuple[str, bytes]] = {}
         deadline = time.monotonic() + PATIENCE
@@ -295,18 +322,45 @@ class Deployment:
                     assert json.loads(data)["context"] == event.data.text
             letters = store.load_run(LEDGERS, "dead-letters").log
             assert sum(isinstance(event.data, DeadLetter) for event in letters) == buried
-            self._check_effects(store, list(sent), outgoing)
+            self._check_effects(store, list(sent), outgoing, key)
         for message in outgoing.values():
             if message.bucket and not lost_pointers:
                 pointers = await self.stream.key_value(message.bucket)
                 assert (await pointers.get(message.key)).value == message.value.encode()
 
+    async def check_checkpoints(self) -> int:
+        """Check that each published checkpoint has its pointer, and that each pointer can be restored.
+
+        This holds at each moment, so what a processor stores first is read last. Returns the number of pointers.
+        """
+        published = [
+            json.loads(data)["checkpoint_id"] for _, _, data in await self.stored("memory.checkpoint.created.>")
+        ]
+        pointers: dict[str, bytes | None] = {}
+        with contextlib.suppress(nats.js.errors.BucketNotFoundError, nats.js.errors.NoKeysError):
+            bucket = await self.stream.key_value(BUCKET)
+            pointers = {key: (await bucket.get(key)).value for key in await bucket.keys()}  # pyright: ignore[reportUnknownMemberType]  # nats-py types it partly
+        assert pointers.keys() >= set(published)
+        with open_sync_store(self.store) as store:
+            memory = SyncLoopMemory(store, SyncMemoryClient(store))
+            loops = [
+                Loop(AGENT, each.run, Principal("default", {"user": each.run})) for each in store.list_runs(AGENT).runs
+            ]
+            for key, pointer in pointers.items():
+                (loop,) = (each for each in loops if store.find_events(AGENT, each.run, [key]) != (None,))
+                memory.restore(LoopCheckpoint.from_pointer(loop, pointer or b""), provider="anthropic")
+        return len(pointers)
+
     def _check_effects(
-        self, store: SyncStore, sent: list[tuple[int, str, str]], outgoing: dict[str, OutgoingMessage]
+        self, store: SyncStore, sent: list[tuple[int, str, str]], outgoing: dict[str, OutgoingMessage], key: str
     ) -> None:
         handled: dict[int, tuple[str, str]] = {}
         for name in ledgers(store):
+            latest = 0
             for event in store.load_run(LEDGERS, name).log:
+                if isinstance(event.data, MessageHandled) and event.data.port == "compaction_events":
+                    assert latest < event.data.sequence, "two messages of a loop changed their order"
+                    latest = event.data.sequence
                 if isinstance(event.data, MessageHandled) and event.data.port in (
                     "compaction_events",
                     "hydrate_requests",
@@ -319,10 +373,10 @@ class Deployment:
         memory = SyncMemoryClient(store)
         for loop_id in {loop_id for _, kind, loop_id in sent if kind == "compaction_starting"}:
             me = memory.of(Principal("default", {"user": loop_id}))
-            record = me.get(key="language")
+            record = me.get(key=key)
             assert record is not None
-            assert record.data == Preference("language", f"{loop_id}-python")
-            assert len(me.history("language")) == 1
+            assert record.value == f"{loop_id}-python"
+            assert len(me.history(key)) == 1
 
 
 def ledgers(store: SyncStore) -> dict[str, Ledger]:

@@ -32,6 +32,8 @@ async def kill_at(
             first.go_on()
         if victims in ("server", "both"):
             deployment.server.start()
+        else:
+            await deployment.check_checkpoints()
         if victims in ("processor", "both"):
             deployment.start()
         await deployment.settled()

@@ -17,7 +17,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from agent_memory_log import AssistantMessage, Snapshot, UserMessage, new_event, open_store
+from agent_memory_log import AssistantMessage, Event, Snapshot, UserMessage, new_event, open_store
 from agent_memory_log.errors import StoreCorrupt
 from agent_memory_log.processor import Loop, LoopContext
 from agent_memory_log.processor.transport import chores, handling
@@ -119,6 +119,23 @@ async def test_loop_that_ends_while_the_chores_look_stays_ended(monkeypatch: pyt
         monkeypatch.setattr(store, "peek_runs", peek_slowly)
         await parts.chores._look_at_runs()
         assert not parts.handler.active, "a loop that ended meanwhile does not become active again"
+
+
+async def test_message_to_another_processor_while_a_loop_ends_keeps_it_active(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_store("memory:") as store:
+        parts, other = Parts(store, **TEAM), Parts(store, **TEAM)
+        await parts.handler.handle(event("agent.context.compaction.l1", "l1"))
+        checkpoint = parts.handler.checkpoint
+
+        async def checkpoint_slowly(*arguments: Any) -> list[Event]:
+            await other.handler.handle(event("agent.context.compaction.l1", "l1", type="gc_complete"))
+            return await checkpoint(*arguments)
+
+        monkeypatch.setattr(parts.handler, "checkpoint", checkpoint_slowly)
+        await parts.chores.end("l1")
+        restarted = Parts(store, **TEAM)
+        await restarted.chores._take_up()
+        assert [*restarted.handler.active] == ["l1"]
 
 
 async def test_change_of_an_entity_leaves_a_loop_that_another_processor_ended() -> None:

@@ -89,3 +89,26 @@ async def test_many_published_messages_are_marked_in_several_appends(monkeypatch
         assert [len(data.ids) for data in marks if isinstance(data, MessagesPublished)] == [2, 2, 1]
         async with Ledgers(store, "test").locked("loop") as other:
             assert not other.unpublished
+
+
+async def test_listing_reads_no_more_ledgers_again_than_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_memory_log.processor.transport.ledger._MOST_LEDGERS", 8)
+    async with await open_store("memory:") as store:
+        for number in range(10):
+            await store.append_events("@processor/test", f"loop/{number}", message("message"), reserved=True)
+        ledgers, reads = Ledgers(store, "test"), 0
+        refresh = ledgers.refresh
+
+        async def counting(ledger: Ledger) -> None:
+            nonlocal reads
+            reads += 1
+            await refresh(ledger)
+            ledger.unpublished.clear()
+
+        monkeypatch.setattr(ledgers, "refresh", counting)
+        counts: list[int] = []
+        for _ in range(3):
+            before = reads
+            assert len([ledger async for ledger in ledgers.states("loop/")]) == 10
+            counts.append(reads - before)
+        assert counts == [10, 2, 2]

@@ -280,7 +280,14 @@ def _sources(settings: ProcessorSettings, deployment: str) -> tuple[PortSource, 
     stream, suffix, ports = settings.stream_name, settings.consumer_name_suffix, settings.ports
     states = f"KV_{ports.entity_states}"
     return (
-        PortSource(COMPACTION_EVENTS, stream, f"memory-compaction{suffix}", ports.compaction_events, deployment),
+        PortSource(
+            COMPACTION_EVENTS,
+            stream,
+            f"memory-compaction{suffix}",
+            ports.compaction_events,
+            deployment,
+            in_order=ports.compaction_events.endswith(("*", ">")),  # otherwise all loops share a subject
+        ),
         PortSource(HYDRATE_REQUESTS, stream, f"memory-hydrate{suffix}", ports.hydrate_requests, deployment),
         PortSource(
             ENTITY_STATES,

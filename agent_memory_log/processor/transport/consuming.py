@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 from nats.aio.msg import Msg
@@ -12,7 +14,7 @@ from nats.aio.msg import Msg
 from agent_memory_log.processor.transport.handling import Handler
 from agent_memory_log.processor.transport.ledger import is_outage
 from agent_memory_log.processor.transport.messages import Incoming
-from agent_memory_log.processor.transport.metrics import BURIED, REFUSED, RETRIED, Metrics
+from agent_memory_log.processor.transport.metrics import BURIED, POSTPONED, REFUSED, RETRIED, Metrics
 from agent_memory_log.processor.transport.wire import WIRE_ERRORS, NatsWire
 
 _LOG = logging.getLogger("agent_memory_log.processor")
@@ -22,7 +24,10 @@ _ACK_SECONDS = 5.0
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 30.0
 _MOST_FAILURES = 10
-"""The number of deliveries after which a message with an unexpected error is a dead letter."""
+"""The number of unexpected errors after which a message is a dead letter."""
+
+_MOST_COUNTED = 1_000
+"""The most messages whose unexpected errors are counted. Another processor may have got the rest of them."""
 
 
 class PortSource(msgspec.Struct, frozen=True):
@@ -35,6 +40,7 @@ class PortSource(msgspec.Struct, frozen=True):
         subject: The subject.
         deployment: The name of the stream in the ids of messages, with the suffix of the consumers.
         newest_only: Whether only the newest message of each subject counts.
+        in_order: Whether the messages of a subject are handled in their order, whichever processor gets them.
     """
 
     port: str
@@ -43,6 +49,7 @@ class PortSource(msgspec.Struct, frozen=True):
     subject: str
     deployment: str
     newest_only: bool = False
+    in_order: bool = False
 
 
 class PortConsumer:
@@ -75,6 +82,8 @@ class PortConsumer:
         self._concurrency = concurrency
         self._ack_seconds = ack_seconds
         self._tasks: dict[asyncio.Task[None], Msg] = {}
+        self._failures: Counter[str] = Counter()
+        self._settled = 0
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -93,6 +102,7 @@ class PortConsumer:
                     )
                     self.problem = ""
                     pause = _FIRST_PAUSE
+                    self._settled = 0  # a stream that was made again counts from 1 again
                     try:
                         await self._pull(subscription.fetch, subscription.consumer_info)
                     finally:
@@ -143,11 +153,12 @@ class PortConsumer:
         stored = int(metadata.timestamp.timestamp() * 1e6)
         name = f"{source.deployment}:{sequence}:{stored}"
         incoming = Incoming(source.port, message.subject, message.data, name, sequence)
+        has_earlier = partial(self._has_earlier, message, self._settled) if source.in_order else None
         try:
             try:
-                outcome = await self._handler.handle(incoming)
+                outcome = await self._handler.handle(incoming, has_earlier)
             except Exception as error:
-                if is_outage(error) or metadata.num_delivered < _MOST_FAILURES:
+                if is_outage(error) or not self._has_failed_too_often(name):
                     raise
                 _LOG.exception("%s: unexpected error", incoming.message_id)
                 outcome = await self._handler.bury(incoming, f"{type(error).__name__}: {error}")
@@ -158,7 +169,35 @@ class PortConsumer:
             await self._answer(message.nak(min(_FIRST_PAUSE * 2 ** min(metadata.num_delivered, 20), _LONGEST_PAUSE)))
             return
         self._metrics.settled(source.port, outcome)
+        if outcome == POSTPONED:
+            await self._answer(message.nak(_FIRST_PAUSE))
+            return
+        del self._failures[name]
         await self._answer(message.term() if outcome in (REFUSED, BURIED) else message.ack_sync(_ACK_SECONDS))
+
+    async def _has_earlier(self, message: Msg, settled: int, after: int) -> bool:
+        """Return whether a message of the same subject, before this one and after ``after``, may not be settled.
+
+        Another processor has it, or it comes again. Each message up to the sequence ``settled`` was settled before the
+        ledger was read: a refused message and a dead letter too, which no ledger has.
+        """
+        source, sequence = self.source, message.metadata.sequence.stream
+        try:
+            first = await self._wire.next_sequence(source.stream, message.subject, max(after, settled))
+            if first is None or first >= sequence:
+                return False
+            self._settled = await self._wire.settled(source.stream, source.consumer)
+        except WIRE_ERRORS as error:
+            self._metrics.failed("consumer")
+            _LOG.warning("%s: the messages before %d are unknown: %r", source.port, sequence, error)
+        return True
+
+    def _has_failed_too_often(self, name: str) -> bool:
+        """Count an unexpected error of a message, and return whether the message is a dead letter."""
+        if len(self._failures) >= _MOST_COUNTED:
+            self._failures.clear()
+        self._failures[name] += 1
+        return self._failures[name] >= _MOST_FAILURES
 
     async def _answer(self, answer: Awaitable[object]) -> None:
         try:

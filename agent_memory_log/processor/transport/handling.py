@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
@@ -38,7 +38,7 @@ from agent_memory_log.processor.transport.messages import (
     read_message,
     write_message,
 )
-from agent_memory_log.processor.transport.metrics import BURIED, HANDLED, REFUSED, REPEATED, Metrics
+from agent_memory_log.processor.transport.metrics import BURIED, HANDLED, POSTPONED, REFUSED, REPEATED, Metrics
 from agent_memory_log.processor.transport.publishing import Publisher
 
 _LOG = logging.getLogger("agent_memory_log.processor")
@@ -106,11 +106,16 @@ class Handler:
             has_messages = ledger.version > 0 and not ledger.has_ended
             return self._settings.route(loop_id, ledger.user_id) if has_messages else None
 
-    async def handle(self, incoming: Incoming) -> str:
+    async def handle(self, incoming: Incoming, has_earlier: Callable[[int], Awaitable[bool]] | None = None) -> str:
         """Bring about the effect of a message, and return its outcome, a word of ``metrics``.
 
-        When it returns, the effect is in the log, or the message has none. Raises the errors of the store: the message
-        must come again.
+        When it returns, the effect is in the log, or the message has none, or it is ``POSTPONED`` and must come again.
+        It must also come again after an error, such as those of the store.
+
+        Args:
+            incoming: The message.
+            has_earlier: Returns whether a message of the loop that came after a sequence and before this message may
+                not be settled. Default: the messages of a loop have no order.
         """
         self._metrics.arrived(len(incoming.data))
         try:
@@ -121,12 +126,15 @@ class Handler:
             return await self._hydrate_for_entity(incoming, message)
         user_id = message.user_id if isinstance(message, ContextEvent) else None
         async with self._ledgers.locked(LOOP + message.loop_id) as ledger:
+            is_new = incoming.message_id not in ledger.handled
+            if is_new and has_earlier and await has_earlier(ledger.sequences.get(incoming.port, 0)):
+                return POSTPONED
             loop = self._settings.route(message.loop_id, user_id or ledger.user_id)
             if loop is None or (user_id and ledger.user_id and user_id != ledger.user_id):
                 _LOG.warning("%r: no entry of loops maps the loop", incoming.subject)
                 return REFUSED
             self.active[message.loop_id] = loop, monotonic()
-            if incoming.message_id in ledger.handled:
+            if not is_new:
                 await self._publisher.publish(ledger)
                 return REPEATED
             if isinstance(message, HydrateRequest):

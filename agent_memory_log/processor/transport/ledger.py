@@ -183,6 +183,7 @@ class Ledger:
         name: The name of the ledger.
         version: The version of the run that the state shows.
         handled: The ids of the handled messages.
+        sequences: The sequence of the message that was handled last, by its port.
         has_ended: True if the loop ended after its last message.
         user_id: The first user that a message named, or None.
         updated: The time of the newest event.
@@ -197,6 +198,7 @@ class Ledger:
         self.name = name
         self.version = 0
         self.handled: set[str] = set()
+        self.sequences: dict[str, int] = {}
         self.has_ended = False
         self.user_id: str | None = None
         self.updated: datetime | None = None
@@ -217,6 +219,7 @@ class Ledger:
         match event.data:
             case MessageHandled() as data:
                 self.handled.add(event.event_id)
+                self.sequences[data.port] = data.sequence
                 self.has_ended = data.port == END
                 self.user_id = self.user_id or data.user_id or None
             case OutgoingMessage():
@@ -293,7 +296,8 @@ class Ledgers:
     async def append(self, ledger: Ledger, *events: Event) -> bool:
         """Append a message and its results, or nothing if the first event is already there.
 
-        Returns whether the events were appended. Raises the errors of the store.
+        The end of a loop is not appended either if another processor appended meanwhile. Returns whether the events
+        were appended. Raises the errors of the store.
         """
         while True:
             marked = min(len(ledger.unmarked), _MOST_MARKS)
@@ -313,7 +317,7 @@ class Ledgers:
                 await self.refresh(ledger)
                 if ledger.version == old_version:
                     raise
-                if events and await self._holds(ledger, events[0]):
+                if events and (events[0].data == MessageHandled(END) or await self._holds(ledger, events[0])):
                     return False
             except EventConflict:
                 await self.refresh(ledger)
@@ -369,7 +373,8 @@ class Ledgers:
                     if ledger is None or ledger.version < info.version:
                         try:
                             async with self.locked(info.run) as ledger:
-                                pass
+                                # Otherwise a listing of more ledgers than are kept would read all of them each time.
+                                self._ledgers.move_to_end(info.run, last=False)
                         except AgentMemoryLogError as error:
                             if is_outage(error):
                                 raise

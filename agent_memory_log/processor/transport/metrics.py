@@ -73,7 +73,7 @@ class Metrics:
         return DataFlow(
             total / seconds,
             sum(sample.value for metric in self._bytes.collect() for sample in metric.samples[:1]) / seconds,
-            (total - counts.get(HANDLED, 0) - counts.get(REPEATED, 0)) / total if total else 0.0,
+            sum(counts.get(outcome, 0) for outcome in (REFUSED, BURIED, RETRIED)) / total if total else 0.0,
             self._last_activity,
         )
 
@@ -92,6 +92,9 @@ REFUSED = "refused"
 
 BURIED = "buried"
 """The outcome of a message that cannot be handled."""
+
+POSTPONED = "postponed"
+"""The outcome of a message that comes again because an earlier one of its loop is not settled."""
 
 RETRIED = "retried"
 """The outcome of a message that NATS delivers again later."""

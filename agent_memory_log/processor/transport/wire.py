@@ -175,6 +175,21 @@ class NatsWire:
         await self._stream.add_consumer(stream, config=config)  # pyright: ignore[reportUnknownMemberType]  # nats-py types it partly
         return await self._stream.pull_subscribe_bind(durable=consumer, stream=stream)
 
+    async def next_sequence(self, stream: str, subject: str, after: int) -> int | None:
+        """Return the sequence of the first message of a subject after a sequence, or None if no message follows.
+
+        Raises one of ``WIRE_ERRORS``.
+        """
+        try:
+            return (await self._stream.get_msg(stream, seq=after + 1, subject=subject, next=True)).seq
+        except nats.js.errors.NotFoundError:
+            return None
+
+    async def settled(self, stream: str, consumer: str) -> int:
+        """Return the sequence up to which each message of a consumer is settled. Raises one of ``WIRE_ERRORS``."""
+        reached = (await self._stream.consumer_info(stream, consumer)).ack_floor
+        return 0 if reached is None else reached.stream_seq
+
     async def flush(self) -> None:
         """Wait until the server has everything that was sent. Raises one of ``WIRE_ERRORS``."""
         if self.is_connected:

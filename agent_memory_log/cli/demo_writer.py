@@ -13,6 +13,7 @@ import time
 
 import msgspec
 
+from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue, decode_json
 from agent_memory_log.opening import open_sync_store
@@ -59,3 +60,5 @@ if __name__ == "__main__":
         main(os.environ["AMLOG_STORE"], float(sys.argv[1]))
     except BrokenPipeError:
         sys.exit(1)  # the demo has ended and no longer reads this output
+    except AgentMemoryLogError as error:
+        sys.exit(f"amlog: {error}")

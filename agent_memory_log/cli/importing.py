@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 from collections.abc import Generator, Iterable, Iterator
@@ -18,6 +17,7 @@ from agent_memory_log.cli.errors import FAILED, CommandFailed, UsageProblem
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_or_create, reflowed, run_async
 from agent_memory_log.cli.output import Advance, Output, note, progress
 from agent_memory_log.cli.run_names import run_map, run_name
+from agent_memory_log.cli.stopping import Graceful, received_status
 from agent_memory_log.cli.verify import write_findings
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events.jsonvalue import JsonValue
@@ -180,7 +180,7 @@ def _rereadable(file: str) -> Generator[BinaryIO]:
         opened = sys.stdin.buffer if file == "-" else stack.enter_context(Path(file).open("rb"))
         if not opened.seekable():
             spooled = stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(opened, spooled)
+            spooled.writelines(_lines_of(opened))
             spooled.seek(0)
             opened = spooled
         yield opened
@@ -250,9 +250,21 @@ def _lines(file: str) -> Generator[Iterable[bytes]]:
 
 
 def _counted(opened: BinaryIO, advance: Advance) -> Iterator[bytes]:
-    for line in opened:
+    for line in _lines_of(opened):
         yield line
         advance(len(line))
+
+
+def _lines_of(opened: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file. A signal ends the wait for a line, which blocks the event loop."""
+    while True:
+        with Graceful():
+            if received_status():  # the signal came before the block
+                raise KeyboardInterrupt
+            line = opened.readline()
+        if not line:
+            return
+        yield line
 
 
 def _report(results: list[ImportedRun], *, as_json: bool) -> None:

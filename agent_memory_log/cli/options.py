@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, TypeVar
@@ -118,7 +119,12 @@ def run_async(coroutine: Coroutine[object, object, _Result]) -> _Result:
                 loop.call_soon_threadsafe(task.cancel)
 
         with stopping.Graceful(cancel), _signals_wake(loop):
-            return await coroutine
+            try:
+                return await coroutine
+            except asyncio.CancelledError:
+                # The loop waits for the threads of its executor, and one may wait for the answer of a model.
+                loop.set_default_executor(ThreadPoolExecutor(1))
+                raise
 
     try:
         return asyncio.run(stoppable())

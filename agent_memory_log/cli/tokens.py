@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_memory_log.cli.errors import UsageProblem
+from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.memory.options import Scopes, User, owner_text, principal_of
 from agent_memory_log.cli.options import AsJson, StoreUrl, is_of_server, open_or_create, reflowed, run_async, with_store
 from agent_memory_log.cli.output import BAD, DIM, GOOD, NAME, Column, Output, note
@@ -81,10 +81,19 @@ def create(
 
     text, token = run_async(work())
     output = Output()
+    try:
+        if as_json:
+            output.json({"token": text, **_json_of(token)})
+        else:
+            output.line(text)
+        output.flush()
+    except OSError as error:
+        raise CommandFailed(
+            f"the token {token.id} was created, but cannot be shown ({error.strerror}): revoke it with amlog tokens "
+            f"revoke {token.id}"
+        ) from error
     if as_json:
-        output.json({"token": text, **_json_of(token)})
         return
-    output.line(text)
     grant, end = token.grant, token.expires_at.date().isoformat()
     note(f"{grant.name}: {_rights_text(grant)} on {_reach(grant)}, until {end}. The token is not shown again.")
 

@@ -1203,8 +1203,8 @@ class SyncMemoryClient(SyncMemoryCalls):
         """Create a client without reading the store or a file.
 
         Raises:
-            InvalidArgument: A limit is below 1, the configuration is invalid, or an argument has to be configured on
-                the server. The message names the argument, key or environment variable.
+            InvalidArgument: A limit is below 1, a hook lacks its method, the configuration is invalid, or an argument
+                has to be configured on the server. The message names the argument, key or environment variable.
         """
         if max_keyed is not None and (type(max_keyed) is not int or max_keyed < 1):
             raise InvalidArgument(f"max_keyed must be an integer from 1, or None, got {describe(max_keyed)}")
@@ -1214,8 +1214,8 @@ class SyncMemoryClient(SyncMemoryCalls):
         if store is not None and config is not None:
             raise InvalidArgument("config is only for a client without a store, which opens the store itself")
         self._hooks = Hooks(
-            policy or _DEFAULT_HOOKS.policy,
-            execution or _DEFAULT_HOOKS.execution,
+            _DEFAULT_HOOKS.policy if policy is None else policy,
+            _DEFAULT_HOOKS.execution if execution is None else execution,
             redactor,
             extractor,
             max_keyed,

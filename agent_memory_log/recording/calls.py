@@ -12,7 +12,7 @@ import msgspec
 
 from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument, InvalidEvent, ToolFailed
 from agent_memory_log.events.event import Event
-from agent_memory_log.events.fields import describe
+from agent_memory_log.events.fields import describe, in_quotes
 from agent_memory_log.events.jsonvalue import NotJson
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import RetryHint, ToolCall, ToolResult
@@ -27,6 +27,7 @@ INTERRUPTED = "interrupted"
 
 class RecordedCall:
     """A recorded tool call. Its methods set the outcome of the call. The result is recorded when the call's block ends.
+    After that, they raise ``InvalidArgument``.
 
     If the block sets no outcome, the recorded result has no content. If the block raises, the exception replaces the
     outcome that was set before.
@@ -48,6 +49,7 @@ class RecordedCall:
         self._enc_hook = enc_hook
         self._parent = data.parent_tool_call_id
         self._outcome = ToolResult(data.tool_call_id, data.tool_name)
+        self._has_ended = False
         self._start_ns = monotonic_ns()
 
     def result(
@@ -122,12 +124,21 @@ class RecordedCall:
         )
 
     def _set_outcome(self, server_data: object, **fields: Any) -> None:  # noqa: ANN401  # the fields of ToolResult
+        if self._has_ended:
+            raise InvalidArgument(
+                f"the block of the call {in_quotes(self.tool_call_id)} of {in_quotes(self.tool_name)} has ended: set "
+                "the outcome inside the block"
+            )
         text = "" if server_data is None else json_text(server_data, "server_data", self._enc_hook)
         self._outcome = ToolResult(self.tool_call_id, self.tool_name, server_data=text, **fields)
 
     def retry(self, hint: RetryHint) -> None:
         """Set a failure with a hint for the next try. The model receives the hint's message, question or reason."""
         self.fail(hint.message or hint.clarifying_question or hint.reason or "try again", retry_hint=hint)
+
+    def end(self) -> None:
+        """Refuse further outcomes. The call's block does this when it ends."""
+        self._has_ended = True
 
     def outcome(self, error: BaseException | None) -> tuple[ToolResult, dict[str, str]]:
         """Return the result to record at the end of the block, and its labels."""
@@ -209,6 +220,8 @@ class CallBlock:
         An error of this library says nothing about the tool. It leaves the call open, so that it can be made again.
         """
         call = self._enclosing.leave()
+        if call is not None:
+            call.end()
         if call is None or call.recorded is not None:
             return None
         if error is not None and _is_library_error(error):

@@ -12,7 +12,7 @@ import msgspec
 from agent_memory_log.errors import EventConflict, InvalidArgument, VersionConflict
 from agent_memory_log.events.context_payloads import Compaction, InjectedContext
 from agent_memory_log.events.event import Event, decode_event, new_event
-from agent_memory_log.events.fields import describe
+from agent_memory_log.events.fields import describe, in_quotes
 from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_canonical
 from agent_memory_log.events.payloads import (
     Annotation,
@@ -112,9 +112,7 @@ class Operations:
 
     def record(self, payload: EventData, key: str | None, labels: Mapping[str, str] | None) -> Steps[Event]:
         """Append one event."""
-        event_id = None if key is None else step_id(self._agent, self._run, key, payload.event_type)
-        result = yield from self._append([self._event(payload, labels, event_id)])
-        return result.events[0]
+        return (yield from self._append_step(payload, key, labels)).events[0]
 
     def inject(
         self, payload: InjectedContext, key: str | None, labels: Mapping[str, str] | None
@@ -199,7 +197,7 @@ class Operations:
             event_id = None if call.key is None else step_id(self._agent, self._run, call.key, "tool_call")
             if not data.tool_call_id:
                 data = msgspec.structs.replace(data, tool_call_id=new_call_id(event_id))
-            result = yield from self._append([self._event(data, call.labels, event_id)])
+            result = yield from self._append_step(data, call.key, call.labels)
             event = result.events[0]
             is_fresh = result.inserted == 1
         elif event.event_id in self._fresh:
@@ -226,6 +224,21 @@ class Operations:
                 raise
             return recorded
         return appended.events[0]
+
+    def _append_step(
+        self, payload: EventData, key: str | None, labels: Mapping[str, str] | None
+    ) -> Steps[AppendResult]:
+        """Append one event. Raises ``EventConflict`` if the step is recorded with other content."""
+        event_id = None if key is None else step_id(self._agent, self._run, key, payload.event_type)
+        try:
+            return (yield from self._append([self._event(payload, labels, event_id)]))
+        except EventConflict as error:
+            raise EventConflict(
+                f"the step {in_quotes(key)} is recorded at seq {error.seq} with other content: give a new step another "
+                "key",
+                event_id=error.event_id,
+                seq=error.seq,
+            ) from error
 
     def _append(self, events: list[Event], expected_version: int | None = None) -> Steps[AppendResult]:
         result = yield from append(self._agent, self._run, events, expected_version=expected_version, meta=self._meta)

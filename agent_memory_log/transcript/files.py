@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
-from agent_memory_log.errors import DecodeError
+from agent_memory_log.errors import DecodeError, EventConflict
 from agent_memory_log.events.event import Event
-from agent_memory_log.events.fields import describe
+from agent_memory_log.events.fields import describe, in_quotes
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.steps import Steps, append, run_async, run_sync
 from agent_memory_log.store import AppendResult, Store, SyncStore
@@ -117,13 +117,21 @@ def _import(
 ) -> Steps[AppendResult]:
     importing = RunImport(agent, run, meta=meta)
     stored: list[Event] = []
-    for index, event in enumerate(parse(messages, provider, source=run), 1):
-        if before_append is not None:
-            event = before_append(event)  # noqa: PLW2901  # the replacement is appended
-        importing.add(event, size=len(encode_json(event.data)), path=f"event {index} of the transcript")
-        if importing.full:
-            stored += yield from importing.flush()
-    stored += yield from importing.flush()
+    try:
+        for index, event in enumerate(parse(messages, provider, source=run), 1):
+            if before_append is not None:
+                event = before_append(event)  # noqa: PLW2901  # the replacement is appended
+            importing.add(event, size=len(encode_json(event.data)), path=f"event {index} of the transcript")
+            if importing.full:
+                stored += yield from importing.flush()
+        stored += yield from importing.flush()
+    except EventConflict as error:  # the ids come from the name of the run
+        raise EventConflict(
+            f"the run {in_quotes(run)} of the agent {in_quotes(agent)} holds another conversation, which differs at "
+            f"seq {error.seq}: give this conversation another run",
+            event_id=error.event_id,
+            seq=error.seq,
+        ) from error
     if not stored:
         return (yield from append(agent, run, ()))
     return AppendResult(importing.version, importing.inserted, tuple(stored))

@@ -19,6 +19,9 @@ _HINTS = {
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that the folder exists and that this user may write to it",
     sqlite3.SQLITE_PERM: "this user may not open it",
     sqlite3.SQLITE_IOERR: "reading or writing it failed",
+    # Also a read needs this file, and SQLite reports a full disk as an I/O error here.
+    sqlite3.SQLITE_IOERR_SHMSIZE: "the -shm file beside it cannot grow, which a read needs too: the disk is probably "
+    "full; free some space and try again",
     sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite can store",
 }
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -48,7 +51,6 @@ def is_damage(error: Failure) -> bool:
 
 def translated(error: Failure, path: str) -> StoreUnavailable | DecodeError:
     """Return this library's error for SQLite's ``error`` on the file at ``path``. Raise it ``from`` the original."""
-    code = _primary(error)
     if str(error).startswith(_NOT_TEXT_OF_AN_EVENT):
         return DecodeError(f"{path}: a stored event is not UTF-8 text: {error}")
     if is_damage(error):
@@ -56,14 +58,18 @@ def translated(error: Failure, path: str) -> StoreUnavailable | DecodeError:
             f"{path} is damaged, or not an SQLite file ({error}); restore it from a backup, or recover the readable "
             "rows with the sqlite3 shell's .recover"
         )
-    hint = _HINTS.get(code)
+    hint = _HINTS.get(_code(error)) or _HINTS.get(_primary(error))
     return StoreUnavailable(f"{path}: {hint} ({error})" if hint else f"{path}: {error}")
 
 
-def _primary(error: Failure) -> int:
+def _code(error: Failure) -> int:
     # Only errors that SQLite reports have a code. Errors of Python's sqlite3 module itself have none.
     code: int = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF
+    return code
+
+
+def _primary(error: Failure) -> int:
+    return _code(error) & 0xFF
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import msgspec
 from agent_memory_log import Event, UserMessage, new_event, open_store, open_sync_store
 from agent_memory_log.cli.demo import check_survival, check_whole
 from agent_memory_log.cli.demo_writer import Acknowledged, sample_run
-from tests.amlog import COLOUR, PATIENCE, run, run_on_terminal, start, without_codes
+from tests.amlog import COLOUR, PATIENCE, environment, run, run_on_terminal, start, without_codes
 
 CHECKS = 8
 
@@ -61,6 +63,18 @@ def test_demo_refuses_a_store_in_memory() -> None:
     ran = run("demo", "--store", "memory:")
     assert ran.status == 2
     assert "outlives" in ran.err
+
+
+def test_writer_names_an_error_of_the_store(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "agent_memory_log.cli.demo_writer", "0"],
+        env=environment(AMLOG_STORE=f"sqlite:///{tmp_path}"),
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE,
+        text=True,
+    )
+    assert (ran.returncode, ran.stderr) == (1, f"amlog: {tmp_path} is a folder; name a file in it\n")
 
 
 def test_interrupt_ends_the_demo_and_its_writer(tmp_path: Path) -> None:

@@ -97,6 +97,8 @@ class TestPrincipal:
             assert derived.ok("memory", "list", *other, "--json").json == []
         ran = derived("memory", "list", "--tenant", "acme", "--scope", "workspace=42")
         assert (ran.status, ran.out, ran.err) == (0, "", "no active memories of workspace 42 of acme\n")
+        ran = derived("memory", "list", *OWNER, "--kind", "facts")
+        assert ran.err == "no active memories of the kind facts of user 42 of acme\n"
 
     def test_list_shows_a_scope_column_for_several_scopes(self, derived: Amlog) -> None:
         with _Subject(derived) as me:
@@ -520,6 +522,9 @@ def test_terminal_output_fits_its_width(derived: Amlog) -> None:
     history = without_codes(run_on_terminal("memory", "history", "language", *OWNER, AMLOG_STORE=derived.url).out)
     assert "german" in history
     assert "active, support/run%201#1" in history
+    audit = without_codes(run_on_terminal("memory", "audit", *OWNER, columns=80, AMLOG_STORE=derived.url).out)
+    assert "remembered  preference language, by run support/run 1\n" in audit
+    assert max(map(len, audit.splitlines())) <= 80
     plain = run("memory", "list", *OWNER, AMLOG_STORE=derived.url, PYTHONIOENCODING="ascii")
     assert "****." in plain.out
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -36,6 +39,8 @@ async def lines(*_arguments, **_options):
             threading.Thread(target=interrupt).start()
         if KIND == "busy":
             time.sleep(3600)
+        if KIND == "in a thread":
+            await asyncio.to_thread(lambda: (print("waiting", flush=True), time.sleep(3600)))
         await asyncio.sleep(3600)
     finally:
         print("cleaning up", flush=True)
@@ -57,11 +62,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextlib.contextmanager
-def python(*arguments: str, **changes: str) -> Generator[subprocess.Popen[bytes]]:
+def python(*arguments: str, stdin: int = subprocess.DEVNULL, **changes: str) -> Generator[subprocess.Popen[bytes]]:
     """Start a Python process, and kill it when the block ends."""
     process = subprocess.Popen(
         [sys.executable, *arguments],
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(**changes),
@@ -71,6 +76,10 @@ def python(*arguments: str, **changes: str) -> Generator[subprocess.Popen[bytes]
             yield process
         finally:
             process.kill()
+
+
+def unread_bytes(pipe: IO[bytes]) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def read_line(process: subprocess.Popen[bytes]) -> bytes:
@@ -113,6 +122,19 @@ def test_signal_ends_a_running_command(number: int, status: int) -> None:
         assert stopped(process, number) == (status, b"", b"")
 
 
+@pytest.mark.parametrize("command", [("jsonl", "-"), ("openai-chat", "-", "--agent", "a")])
+@pytest.mark.usefixtures("folder")
+def test_signal_ends_an_import_that_waits_for_input(command: Sequence[str]) -> None:
+    with python(*AMLOG, "import", *command, "--store", "sqlite:///v.db", stdin=subprocess.PIPE) as process:
+        pipe = process.stdin
+        assert pipe is not None
+        os.write(pipe.fileno(), b"\n")
+        # The process sleeps, and has read the line.
+        until_blocking(lambda: not unread_bytes(pipe) and " S " in Path(f"/proc/{process.pid}/stat").read_text())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+
+
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
 def test_signal_removes_a_partial_file(folder: Path, number: int, status: int) -> None:
     Path("out.jsonl").write_bytes(b"old")
@@ -129,6 +151,15 @@ def test_signal_that_no_system_call_of_the_main_thread_sees_ends_the_command() -
     with python(*export("interrupted")) as process:
         assert read_line(process).startswith(b".amlog-")
         assert stopped(process) == (130, b"cleaning up\n", b"")
+
+
+@pytest.mark.usefixtures("folder")
+def test_signal_does_not_wait_for_a_thread() -> None:
+    """A thread may wait a minute for the answer of a model."""
+    with python(*export("in a thread")) as process:
+        assert read_line(process).startswith(b".amlog-")
+        assert read_line(process) == b"waiting\n"
+        assert stopped(process, signal.SIGINT) == (130, b"cleaning up\n", b"")
 
 
 def test_second_signal_ends_the_process_at_once(folder: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.amlog import Amlog, run_on_terminal, without_codes
+from tests.amlog import PATIENCE, Amlog, environment, run_on_terminal, without_codes
 
 TOKEN = re.compile(r"aml_[0-9a-f]{16}_[0-9a-f]{64}")
 USER = ("--tenant", "acme", "--user", "42")
@@ -26,6 +28,24 @@ def test_create_prints_only_the_token_and_describes_it_on_standard_error(amlog: 
     assert TOKEN.fullmatch(ran.out.rstrip("\n"))
     assert "app: read, write on the memory of user 42, workspace ops of acme and the runs of support-*" in ran.err
     assert not TOKEN.search(ran.err)
+
+
+def test_token_that_cannot_be_shown_is_named(amlog: Amlog) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "agent_memory_log.cli", "tokens", "create", *USER],
+            env=environment(**_at(amlog)),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=PATIENCE,
+            text=True,
+        )
+    line = re.fullmatch(
+        r"amlog: the token \w{16} was created, .*: revoke it with amlog tokens revoke (\w+)\n", ran.stderr
+    )
+    assert (ran.returncode, line is not None) == (1, True)
+    assert amlog("tokens", "revoke", line[1] if line else "").status == 0
 
 
 def test_a_terminal_never_breaks_what_people_copy(amlog: Amlog) -> None:

@@ -310,6 +310,24 @@ class _Rules(OpenPolicy):
         return candidate
 
 
+@pytest.mark.parametrize(
+    ("hook", "method"),
+    [
+        *(("policy", "violation"), ("execution", "denial"), ("embedder", "embed"), ("merger", "merge")),
+        *((hook, "__call__") for hook in ("redactor", "clock", "count_tokens")),
+        ("reranker", "rerank"),
+    ],
+)
+@pytest.mark.parametrize("wrong", [{}, {"denied_keys": ["tier"]}, _Rules, "x"])
+def test_hook_without_its_method_is_refused(hook: str, method: str, wrong: Any) -> None:
+    """An empty map does not count as missing: a caller could take it for rules that allow nothing."""
+    with (
+        open_sync_store("memory:") as store,
+        pytest.raises(InvalidArgument, match=f"^{hook} must be an object with the method {method}, got "),
+    ):
+        SyncMemoryClient(store, **{hook: wrong})
+
+
 def test_redactor_policy_and_execution_check_every_write(open_memory_store: OpenStore) -> None:
     rules = _Rules()
     me = _me(open_memory_store, policy=rules, execution=rules, redactor=rules)

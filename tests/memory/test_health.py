@@ -47,6 +47,10 @@ def test_health_counts_what_needs_attention(open_memory_store: OpenStore) -> Non
     assert health.closed == {"archived": 1}
     assert me.forget_all().records
     assert me.health().active == {}
+    store.append_events("agent", "run", new_event(UserMessage("tone=kind")))
+    assert (me.health().runs_behind, me.health().events_behind) == (1, 1)
+    store.delete_run("agent", "run")  # nothing is left to read
+    assert (me.health().runs_behind, me.health().events_behind) == (0, 0)
 
 
 def test_health_shows_how_much_search_has_read(open_memory_store: OpenStore) -> None:

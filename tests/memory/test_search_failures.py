@@ -337,16 +337,6 @@ def test_a_dimension_may_be_a_numpy_integer() -> None:
         assert len(vectors(store, me)) == 1
 
 
-def test_search_refuses_a_string_as_embedder() -> None:
-    with open_sync_store("memory:") as store:
-        anything: Any = "all-MiniLM-L6-v2"
-        me = SyncMemoryClient(store, embedder=anything).of(somebody(user="1"))
-        with pytest.raises(
-            InvalidArgument, match=r"expected an embedder with model, dimension and embed.*all-MiniLM-L6-v2"
-        ):
-            me.search("dog")
-
-
 @pytest.mark.parametrize(
     ("owner", "name"), [(recall_index, "analyse"), (recall_index, "properties_of"), (VectorIndex, "put")]
 )

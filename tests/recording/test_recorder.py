@@ -37,7 +37,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.errors import EventConflict, EventTooLarge, InvalidArgument, InvalidEvent, StoreClosed
 from agent_memory_log.events.nested import Bounds, ToolTelemetry
-from agent_memory_log.recording import RunRecorder, SyncRunRecorder
+from agent_memory_log.recording import RecordedCall, RunRecorder, SyncRunRecorder
 from tests.effort import EXAMPLES
 from tests.waiting import PATIENCE, until
 
@@ -178,6 +178,22 @@ async def test_block_without_outcome_records_an_empty_result(store: Store) -> No
     (result,) = results(snapshot)
     assert (result.result_json, result.error_message) == ("", "")
     assert not Reader(snapshot).open_tool_calls()
+
+
+async def test_outcome_after_the_block_is_refused(store: Store) -> None:
+    recorder = RunRecorder(store, AGENT, RUN)
+    calls: list[RecordedCall] = []
+    async with recorder.tool_call("mail.send") as call:
+        calls.append(call)
+        call.result("sent")
+    with pytest.raises(InvalidEvent):  # noqa: PT012  # the error leaves the block
+        async with recorder.tool_call("mail.send") as call:
+            calls.append(call)
+            call.result(float("nan"))
+    for ended in calls:
+        with pytest.raises(InvalidArgument, match=r"^the block of the call '.*' of 'mail.send' has ended"):
+            ended.result("too late")
+    assert [result.result_json for result in results(await load(store))] == ["sent"]
 
 
 async def test_call_without_id_gets_an_id_that_all_providers_accept(store: Store) -> None:
@@ -678,11 +694,12 @@ async def test_other_content_under_a_used_key_is_a_conflict(store: Store) -> Non
     recorder = RunRecorder(store, AGENT, RUN)
     await recorder.user("one", key="k")
     await recorder.note("one", key="k")
-    with pytest.raises(EventConflict):
+    with pytest.raises(EventConflict, match=r"^the step 'k' is recorded at seq 1 with other content") as caught:
         await recorder.user("two", key="k")
+    assert caught.value.seq == 1
     async with recorder.tool_call("a", {"id": 1}, key="k"):
         pass
-    with pytest.raises(EventConflict):
+    with pytest.raises(EventConflict, match=r"^the step 'k' is recorded at seq 3"):
         await recorder.tool_call("a", {"id": 2}, key="k").__aenter__()
     other = RunRecorder(store, AGENT, "another run")
     await other.user("two", key="k")

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,15 @@ def test_a_full_disk_refuses_appends_and_keeps_acknowledged_events(small_disk: P
     with open_sync_store(url) as store:
         snapshot = store.load_run("agent", "run")
         assert [event.event_id for event in snapshot.log] == [str(number) for number in range(int(stored))]
+
+
+def test_a_full_disk_is_named_when_nothing_can_be_read(small_disk: Path) -> None:
+    """Also a read needs space: SQLite keeps its index of the log in a file."""
+    _store_some(small_disk / "runs.db")
+    with suppress(OSError):
+        (small_disk / "other").write_bytes(bytes(2**21))
+    with pytest.raises(StoreUnavailable, match="the disk is probably full"):
+        open_sync_store(f"sqlite:///{small_disk / 'runs.db'}")
 
 
 async def test_a_full_database_refuses_only_appends_that_do_not_fit(tmp_path: Path) -> None:

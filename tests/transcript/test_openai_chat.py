@@ -305,7 +305,9 @@ async def test_repeated_import_stores_only_new_events() -> None:
         assert longer.events == tuple(snapshot.log)
         assert [event.event_id for event in snapshot.log] == [e.event_id for e in parse(messages, CHAT, source="r")]
         assert snapshot.meta == {"task": 1}
-        with pytest.raises(EventConflict, match="event 2 of the transcript"):
+        with pytest.raises(
+            EventConflict, match="the run 'r' of the agent 'a' holds another conversation, which differs at seq 2: "
+        ):
             await import_transcript(store, "a", "r", [USER, USER], CHAT)
         assert (await store.load_run("a", "r")) == snapshot
         assert await import_transcript(store, "a", "r", [], CHAT) == await store.append_events("a", "r")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -22,7 +23,7 @@ from agent_memory_log.cli.memory.show import write_heading
 from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import record_map, time_text
 from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
-from agent_memory_log.cli.output import DIM, Column, Output, note
+from agent_memory_log.cli.output import DIM, Column, Output, Segment, note
 from agent_memory_log.memory import AuditEvent, Evolution
 from agent_memory_log.memory.operations import AuditEvents
 
@@ -58,6 +59,8 @@ def audit(
     output = Output()
     if as_json:
         output.json(msgspec.to_builtins(changes))
+    elif changes and output.terminal:
+        _write_changes(output, changes)
     elif changes:
         rows = [
             (f"{change.time:%Y-%m-%d %H:%M}", change.action, change.kind, change.key, change.by, change.reason)
@@ -66,6 +69,16 @@ def audit(
         output.table(_COLUMNS, rows)
     else:
         note(f"no changes in the memory of {owner_text(principal)}")
+
+
+def _write_changes(output: Output, changes: Sequence[AuditEvent]) -> None:
+    """Write each change for a terminal of any width, without the columns that it leaves empty."""
+    width = max(len(change.action) for change in changes)
+    for change in changes:
+        record = f"{change.kind} {change.key}".rstrip()
+        by = f"by {change.by}" if change.by else ""
+        time: Segment = (f"{change.time:%Y-%m-%d %H:%M}  ", DIM)
+        output.hanging([time, f"{change.action:<{width}}  "], ", ".join(filter(None, (record, by, change.reason))))
 
 
 def evolution(

@@ -64,7 +64,8 @@ def list_records(
     elif records:
         write_records(output, records)
     else:
-        note(f"no {status} memories of {owner_text(principal)}")
+        of_kinds = f" of the kind {' or '.join(kinds)}" if kinds else ""
+        note(f"no {status} memories{of_kinds} of {owner_text(principal)}")
 
 
 async def _list(

@@ -13,7 +13,7 @@ from agent_memory_log.memory.operations import MOST_QUERY, BuildContext, ListTex
 from agent_memory_log.memory.records.arguments import Operation, Result
 from agent_memory_log.memory.records.reports.outcomes import Hits, MemoryContext, without_embedding
 from agent_memory_log.memory.records.vectors import TextToEmbed, TextVectors
-from agent_memory_log.memory.search.searching import check_embedder, embed_query
+from agent_memory_log.memory.search.searching import embed_query
 from agent_memory_log.memory.stream.context import Served
 from agent_memory_log.steps import Steps, StoreCall, work
 
@@ -47,7 +47,6 @@ def _with_vectors(call: Search | BuildContext, context: Served, embedder: Embedd
 
     If the embedder fails, words alone are compared. The result then has a note, as that of an embedded store.
     """
-    check_embedder(embedder)
     if not call.query.strip():
         return (yield from _sent(_either(call), context))
     from agent_memory_log.memory.search.packing import sent_query  # noqa: PLC0415  # needs the extra recall

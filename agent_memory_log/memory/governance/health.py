@@ -50,7 +50,7 @@ def check_health(context: Context, _: CheckHealth) -> Steps[Health]:
         rounds += filter(None, [subject.ask(lambda state: state.maintained)])
         linked = subject.ask(lambda state: {run_id: state.positions.get(run_id, 0) for run_id in state.linked})
         heads = zip((yield from peek(tuple(linked))), linked.values(), strict=True)
-        lags += (0 if head is None else max(0, head.version - seq) for head, seq in heads)
+        lags += (0 if head is None else max(0, head.version - max(seq, head.first_seq - 1)) for head, seq in heads)
         vectors += len(strengths.keys() & (yield from _with_vectors(subject)))
     return Health(
         active=counts.active,

@@ -28,6 +28,7 @@ from agent_memory_log.memory.stream.payloads import (
 )
 from agent_memory_log.memory.stream.state import Live
 from agent_memory_log.steps import Steps
+from agent_memory_log.wording import counted
 
 MOST_SOURCES = 100
 """The most records whose stories are part of the story of one record."""
@@ -83,7 +84,7 @@ def _change_of_memory(event: Event, scope: str) -> AuditEvent | None:
     if isinstance(data, MemoryMaintained):
         return AuditEvent(*place, "maintained", by="maintain", reason=data.step)
     if isinstance(data, MemoryTombstone):
-        return AuditEvent(*place, "forgot", reason=f"{len(data.erased)} events")
+        return AuditEvent(*place, "forgot", reason=counted(len(data.erased), "event"))
     return None
 
 

@@ -184,9 +184,9 @@ def source_name(source: Source) -> str:
 
 
 def story_line(event: Event, record: str) -> str:
-    """Return an event about a record as a line, such as ``2026-11-22T09:00:00+00:00 remembered``."""
+    """Return an event about a record as a line, such as ``2026-11-22T09:00:00Z remembered``."""
     data = event.data
-    day = event.timestamp.isoformat(timespec="seconds")
+    day = event.timestamp.isoformat(timespec="seconds").replace("+00:00", "Z")
     if isinstance(data, MemoryClosed):
         by = f" by {data.by}" if data.by and data.by != record else ""
         return f"{day} {data.status}{by}"

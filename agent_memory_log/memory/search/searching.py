@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.operations import MOST_QUERY, Search
 from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_keys
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
@@ -84,15 +83,13 @@ def search_each(
 
     The hits of ``with_changes`` are followed by the latest messages that may change what they say.
 
-    Raises ``InvalidArgument`` if the extra ``recall`` is missing for an embedder, or the embedder has no ``embed``.
+    Raises ``InvalidArgument`` if the extra ``recall`` is missing for an embedder.
     """
     make, embedder = index_maker(), context.hooks.embedder
     if make is None:
         if embedder is not None or calls[0].vectors is not None:
             raise InvalidArgument(NEEDS_RECALL)
         return (yield from _search_without_index(context, calls, scopes))
-    if embedder is not None:
-        check_embedder(embedder)
     reranker = context.hooks.reranker
     reranked = 0 if reranker is None else RERANKED
     subjects = [context.subject(scope) for scope in scopes]
@@ -305,14 +302,6 @@ def _prepared_for(indexes: Mapping[str, WarmIndex], sent: QueryVectors) -> Steps
         if (yield from index.lacking(embedded.model, 1)):
             to_embed.append(scope)
     return embedded, tuple(to_embed)
-
-
-def check_embedder(embedder: object) -> None:
-    """Raise ``InvalidArgument`` unless an embedder has the method ``embed``."""
-    if not callable(getattr(embedder, "embed", None)):
-        raise InvalidArgument(
-            f"expected an embedder with model, dimension and embed(texts, kind), got {describe(embedder)}"
-        )
 
 
 def embed_query(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]:

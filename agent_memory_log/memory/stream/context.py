@@ -33,6 +33,19 @@ It is enough for about 350,000 short messages, or for 20,000 messages of 25 toke
 """
 
 
+_METHODS = {
+    "policy": "violation",
+    "execution": "denial",
+    "embedder": "embed",
+    "merger": "merge",
+    "reranker": "rerank",
+    "redactor": "__call__",
+    "clock": "__call__",
+    "count_tokens": "__call__",
+}
+"""A method of each hook. ``derive`` checks its extractor, which can also be an argument."""
+
+
 class Hooks(msgspec.Struct, frozen=True):
     """The plug-ins and limits that the application gives to ``MemoryClient``."""
 
@@ -48,6 +61,13 @@ class Hooks(msgspec.Struct, frozen=True):
     index_bytes: int = INDEX_BYTES
     quotas: Quotas = NO_QUOTAS
     reranker: Reranker | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ``InvalidArgument`` with the name of a hook without its method."""
+        for name, method in _METHODS.items():
+            hook = getattr(self, name)
+            if hook is not None and (isinstance(hook, type) or not callable(getattr(hook, method, None))):
+                raise InvalidArgument(f"{name} must be an object with the method {method}, got {describe(hook)}")
 
     def check_unchanged(self, defaults: Hooks) -> None:
         """Raise ``InvalidArgument`` with the name of a hook that is not the default, because a server has its own.

@@ -48,7 +48,7 @@ def analyse(text: str, at: datetime | None) -> Analysis:
         language,
         dates.timed,
         is_question(folded, text_words),
-        signs_of(text, folded, dates.terms),
+        signs_of(text, folded, text_words, dates.terms),
     )
 
 

@@ -27,27 +27,33 @@ _ASKED: Final = {
     CLOCK: re.compile("|".join(_TABLE["asked"]["clock"])),
     NUMBER: re.compile("|".join(_TABLE["asked"]["number"])),
 }
-_CLOCK: Final = re.compile(r"\b[0-9]{1,2}(?:[:.][0-5][0-9]\b| ?(?:am|pm|uhr|h)\b| o.clock)|\bat [0-9]{1,2}\b")
-_NUMBER: Final = re.compile(r"[0-9]")
+_VALUES: Final = {
+    kind: frozenset(_TABLE["values"][name].split())
+    for kind, name in ((DATE, "date"), (CLOCK, "clock"), (NUMBER, "number"))
+}
+_CLOCK: Final = re.compile(
+    r"\b[0-9]{1,2}(?:[:.][0-5][0-9]\b| ?(?:am|pm|uhr|h)\b|h[0-5][0-9]\b| o.clock)|\bat [0-9]{1,2}\b"
+)
+_DAY: Final = re.compile(r"\b(?:[12]?[0-9]|3[01])(?:st|nd|rd|th)\b")
+_DIGIT: Final = re.compile(r"[0-9]")
 _NAME: Final = re.compile(r"(?<![.!?:] )(?<!^)\b[A-Z][a-zà-ÿ]+")
 
 
-def signs_of(text: str, folded: str, terms: Iterable[str]) -> int:
+def signs_of(text: str, folded: str, text_words: Sequence[str], terms: Iterable[str]) -> int:
     """Return the signs of a text as bits: ``CHANGE``, and the kinds of values that it has.
 
     Args:
         text: The text.
         folded: The text, folded by ``fold``.
+        text_words: The words of the folded text.
         terms: The terms of its words and dates.
     """
-    has_digits = bool(_NUMBER.search(folded))
-    return (
-        CHANGE * bool(_CHANGED.search(folded))
-        | DATE * any(term[0] == DATED for term in terms)
-        | CLOCK * (has_digits and bool(_CLOCK.search(folded)))
-        | NUMBER * has_digits
-        | NAME * bool(_NAME.search(text))
-    )
+    kinds = sum(kind for kind, value_words in _VALUES.items() if not value_words.isdisjoint(text_words))
+    if any(term[0] == DATED for term in terms):
+        kinds |= DATE
+    if _DIGIT.search(folded):
+        kinds |= NUMBER | CLOCK * bool(_CLOCK.search(folded)) | DATE * bool(_DAY.search(folded))
+    return kinds | CHANGE * bool(_CHANGED.search(folded)) | NAME * bool(_NAME.search(text))
 
 
 def kinds_asked(folded: str, *, asks_for_time: bool) -> int:

@@ -99,6 +99,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
         topics: The topics of its words.
         began: Whether it says that something is new.
         attribute: The words for an attribute of which a person has one value at a time, such as "work at", or ``""``.
+        subject: The word after the article or possessive with which it begins, or ``""``: "red" of "the red bike".
         names: The names in it: the words with a capital letter that begin no sentence.
         unreal: Whether it is a question, a wish or a condition.
     """
@@ -111,6 +112,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     topics: frozenset[str]
     began: bool
     attribute: str
+    subject: str
     names: frozenset[str]
     unreal: bool
 
@@ -151,9 +153,14 @@ def read_claim(text: str) -> Claim:
         topics=_union(TOPICS, topical),
         began=BEGAN in marked,
         attribute="" if attribute is None else attribute[0],
+        subject=language.stem(words[1]) if _has_subject(language, words) else "",
         names=frozenset(map(fold, _NAME.findall(text[:MAX_TEXT]))),
         unreal=language.unreal.search(folded) is not None,
     )
+
+
+def _has_subject(language: Language, words: Sequence[str]) -> bool:
+    return len(words) > 1 and words[0] in language.determiners and words[1] not in language.function_words
 
 
 def _clauses(language: Language, words: Sequence[str]) -> Iterator[Clause]:

@@ -37,9 +37,17 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
 
 def compare(earlier: Claim, later: Claim) -> Difference | None:
     """Return the difference of two statements, or None if both can be true."""
-    if earlier.unreal or later.unreal:
+    if earlier.unreal or later.unreal or _are_two_things(earlier, later):
         return None
     return next((difference for rule in _RULES if (difference := rule(earlier, later)) is not None), None)
+
+
+def _are_two_things(earlier: Claim, later: Claim) -> bool:
+    """Return whether the statements begin with different subjects, which the other statement does not mention."""
+    subject, other_subject = earlier.subject, later.subject
+    if not (subject and other_subject) or subject == other_subject:
+        return False
+    return not (_shared({subject}, later.words) or _shared({other_subject}, earlier.words))
 
 
 def _pairs(earlier: Claim, later: Claim) -> Iterator[tuple[Clause, Clause]]:
@@ -117,7 +125,7 @@ def _opposite(earlier: Claim, later: Claim) -> Difference | None:
     """The statements name two states that exclude each other, or one denies what the other has or does."""
     pairs = tuple(_pairs(earlier, later))
     opposed = _shared(earlier.words, later.words) and any(
-        first.stance == second.stance
+        first.stance == second.stance > 0
         and (_differ(first.opposites, second.opposites) or _negates(first.words, second.words))
         for first, second in pairs
     )
@@ -152,9 +160,10 @@ def _valued(earlier: Claim, later: Claim) -> Difference | None:
         return None
     if _differ(earlier.scopes, later.scopes) or not _is_alike(earlier, later):
         return None
-    if earlier.units and later.units and _are_other_days(first, second):  # two events
-        return None
     same_words = _shared(earlier.words, later.words)
+    has_other_words = not later.began and same_words < min(len(earlier.words), len(later.words))
+    if ((earlier.units and later.units) or has_other_words) and _are_other_days(first, second):  # two events
+        return None
     shared = same_words + len(first & second)
     about = shared or earlier.topics & later.topics or earlier.units & later.units
     signs = (same_words > 0, later.began, _are_close(first - second, second - first))

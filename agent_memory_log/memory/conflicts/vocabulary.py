@@ -37,6 +37,7 @@ class Language:
         self.light = frozenset(table["light_words"].split())
         self.first_person = frozenset(table["first_person"].split())
         self.mine = frozenset(table["mine"].split())
+        self.determiners = self.mine | frozenset(f"{table['articles']} {table['theirs']}".split())
         self.others = frozenset(table["others"].split())
         self.pronouns = frozenset(table["pronouns"].split())
         self.theirs = frozenset(table["theirs"].split())

@@ -113,7 +113,9 @@ def _check_tls(certificate: Path, key: Path) -> None:
 
 def _log_lines() -> None:
     handler = LineHandler(sys.stderr.buffer)
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line shows them
+    # No line shows the thread, the process or the place in the code, which logging looks for at each line.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # the guide to logging names it
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in ("uvicorn", "mcp"):
         logging.getLogger(name).setLevel(logging.WARNING)

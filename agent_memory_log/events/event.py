@@ -244,7 +244,10 @@ def format_timestamp(timestamp: datetime) -> str:
 
     Raises ``InvalidEvent`` if the time is outside the years 1 to 9999 in UTC.
     """
-    return _to_utc(timestamp).isoformat().removesuffix("+00:00") + "Z"
+    in_utc = _to_utc(timestamp)
+    if type(in_utc) is not datetime:  # msgspec has no text for a subclass, but takes a fifth of the time of isoformat
+        return in_utc.isoformat().removesuffix("+00:00") + "Z"
+    return cast("str", msgspec.to_builtins(in_utc))
 
 
 def _to_utc(timestamp: datetime) -> datetime:

@@ -102,6 +102,8 @@ def _find_loose(source: Mapping[object, object], field: _Field) -> object:
 
 def _unknown_in(cls: type[msgspec.Struct], source: Mapping[object, object], path: str) -> UnknownFields:
     unknown = UnknownFields()
+    if source.keys() <= _known_keys(cls):
+        return unknown
     for key, value in source.items():
         if isinstance(key, str) and not is_known_key(cls, key):
             # The Go original writes bytes as base64 text in JSON.

@@ -112,12 +112,12 @@ def check_access(grant: Grant, operation: Operation[Any]) -> None:
             f"{name} needs a token with a tenant and a user; a server without tokens needs --tenant and --user"
         )
     agents = set(_agents_of(operation))
-    denied = next((agent for agent in sorted(agents) if not grant.may_use(agent)), None)
-    if denied is not None:
-        raise AccessDenied(
-            f"{name}: the caller may not use the runs of the agent {in_quotes(denied)}; its agents are "
-            f"{', '.join(map(in_quotes, grant.agents)) or 'none'}"
-        )
+    for agent in sorted(agents):
+        if not grant.may_use(agent):
+            raise AccessDenied(
+                f"{name}: the caller may not use the runs of the agent {in_quotes(agent)}; its agents are "
+                f"{', '.join(map(in_quotes, grant.agents)) or 'none'}"
+            )
     if getattr(operation, "reserved", False) and not grant.may_use_all:
         raise AccessDenied(f"{name}: reserved names need {_OPERATOR}")
     if not agents and name in _OF_ALL_RUNS and not grant.may_use_all:

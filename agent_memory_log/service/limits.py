@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -78,7 +78,7 @@ class Slots:
         self._name = name
         self._most = most
         self._most_of_caller = most_of_caller
-        self._taken: Counter[str] = Counter()
+        self._taken: dict[str, int] = {}
         self.count = 0
         """The number of taken places."""
         self.empty = asyncio.Event()
@@ -88,13 +88,14 @@ class Slots:
     @contextmanager
     def taken_by(self, caller: str) -> Generator[None]:
         """Hold a place while the block runs. Raises ``TooManyRequests`` if none is free."""
-        if self._taken[caller] >= self._most_of_caller:
+        count_of_caller = self._taken.get(caller, 0)
+        if count_of_caller >= self._most_of_caller:
             raise TooManyRequests(
                 f"the caller has {self._most_of_caller:,} open {self._name}, and may have no more", retry_after=1
             )
         if self.count >= self._most:
             raise TooManyRequests(f"the server has {self._most:,} open {self._name}, and takes no more", retry_after=1)
-        self._taken[caller] += 1
+        self._taken[caller] = count_of_caller + 1
         self.count += 1
         self.empty.clear()
         try:

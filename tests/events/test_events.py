@@ -157,6 +157,7 @@ def test_prepared_timestamp_is_a_plain_datetime_in_utc() -> None:
 
     tokyo = timezone(timedelta(hours=9))
     for timestamp in (NOON.astimezone(tokyo), Moment(2026, 1, 2, 12, 0, 0, 125, tzinfo=UTC)):
+        assert by_hand(timestamp=timestamp).to_map()["timestamp"] == "2026-01-02T12:00:00.000125Z"
         prepared = prepare(by_hand(timestamp=timestamp))
         assert prepared.timestamp == NOON
         assert prepared.timestamp.tzinfo is UTC

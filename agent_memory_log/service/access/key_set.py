@@ -41,7 +41,6 @@ _MOST_KEYS = 100
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _DISCOVERY = "/.well-known/openid-configuration"
 
-
 _logger = logging.getLogger(__name__)
 
 

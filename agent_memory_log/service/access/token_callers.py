@@ -16,9 +16,10 @@ _NO_SHA256 = "0" * 64
 
 
 class TokenCallers:
-    """Knows the callers by the tokens of a store. Every call looks at the head of their run, which costs no read of it.
+    """Knows the callers by the tokens of a store. Before each call, it looks at the head of the run of the tokens.
 
-    So a new token works, and a revoked one ends, with the next call, in each process that serves the store.
+    So a new token works, and a revoked one ends, with the next call, in each process that serves the store. A look
+    reads no events. Calls that come while a look is under way share the next one.
 
     Args:
         store: The store that holds the tokens.
@@ -29,6 +30,8 @@ class TokenCallers:
         self._head: RunHead | None = RunHead(0, 1)
         self._tokens: Tokens = {}
         self._lock = asyncio.Lock()
+        self._next_look: asyncio.Task[None] | None = None
+        """A look that has not begun yet, or None."""
 
     async def grant_of(self, authorization: str | None) -> Grant:
         """Return what the caller with this ``Authorization`` header may do.
@@ -54,9 +57,14 @@ class TokenCallers:
         return bool(self._tokens)
 
     async def _refresh(self) -> None:
-        if await self._peek() == self._head:
-            return
+        """Read the new tokens, if there are any."""
+        if self._next_look is None:
+            self._next_look = asyncio.ensure_future(self._look())
+        await asyncio.shield(self._next_look)  # if this call is cancelled, the others still wait
+
+    async def _look(self) -> None:
         async with self._lock:
+            self._next_look = None  # a later call must see a token that is written during this look
             if await self._peek() != self._head:
                 await self._read()
 

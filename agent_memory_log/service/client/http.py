@@ -20,8 +20,7 @@ from agent_memory_log.service.client.answers import (
     unexpected,
 )
 from agent_memory_log.service.client.attempts import Attempts, broken_stream
-from agent_memory_log.service.client.requests import Request, Socket, end_waits, failure_of
-from agent_memory_log.service.table import NAMES
+from agent_memory_log.service.client.requests import Request, Socket, end_waits, failure_of, url_of
 
 # A small compressed answer could become a far larger one.
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -98,7 +97,7 @@ class HttpTransport:
     @asynccontextmanager
     async def _response(self, request: Request, timeout: Timeout) -> AsyncGenerator[Response]:
         """Send a request, and give the block the head of the answer. Raises ``Failure``."""
-        url = f"{self._server}/v1/{NAMES[request.operation]}"
+        url = url_of(self._server, request.operation)
         try:
             async with self._client.stream(
                 "POST", url, content=request.body, headers=request.headers, timeout=timeout

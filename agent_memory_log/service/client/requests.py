@@ -9,6 +9,7 @@ import ssl
 from asyncio.trsock import TransportSocket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import httpx2
@@ -25,7 +26,6 @@ from agent_memory_log.service.wire import encode_operation
 
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _PERMANENT = (httpx2.SSEError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)
-
 
 Socket = socket.socket | TransportSocket
 """The socket of a connection, which ``asyncio`` wraps."""
@@ -58,6 +58,12 @@ def request_for(address: Address, operation: Operation[Any], principal: Principa
         headers["Amlog-Principal"] = json.dumps({"tenant": principal.tenant, "scopes": dict(principal.scopes)})
     body = encode_json(encode_operation(operation))
     return Request(f"{address.server}: {name}", type(operation), headers, body)
+
+
+@lru_cache(1_000)
+def url_of(server: str, operation: type[Operation[Any]]) -> httpx2.URL:
+    """Return the URL of an operation. It is kept, because httpx2 reads a text for each request."""
+    return httpx2.URL(f"{server}/v1/{NAMES[operation]}")
 
 
 def failure_of(error: httpx2.RequestError, name: str) -> Exception:

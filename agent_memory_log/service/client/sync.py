@@ -52,7 +52,7 @@ from agent_memory_log.service.client.answers import (
 )
 from agent_memory_log.service.client.attempts import Attempts, Failure, broken_stream
 from agent_memory_log.service.client.pauses import SyncPauses
-from agent_memory_log.service.client.requests import Request, Socket, end_waits, failure_of, request_for
+from agent_memory_log.service.client.requests import Request, Socket, end_waits, failure_of, request_for, url_of
 from agent_memory_log.service.client.results import append_result, check_cursor
 from agent_memory_log.service.store_operations import (
     AppendEvents,
@@ -67,7 +67,6 @@ from agent_memory_log.service.store_operations import (
     ReadErasures,
     RedactEvents,
 )
-from agent_memory_log.service.table import NAMES
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import run_sync
 from agent_memory_log.store import AppendResult, Erasures, ExpireResult, Flaw, RunHead, RunPage
@@ -147,7 +146,7 @@ class HttpTransport:
     @contextmanager
     def _response(self, request: Request, timeout: Timeout) -> Generator[Response]:
         """Send a request, and give the block the head of the answer. Raises ``Failure``."""
-        url = f"{self._server}/v1/{NAMES[request.operation]}"
+        url = url_of(self._server, request.operation)
         try:
             with self._client.stream(
                 "POST", url, content=request.body, headers=request.headers, timeout=timeout

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, cast
 
 import msgspec
@@ -159,7 +160,7 @@ def operation_of(name: str, arguments: Mapping[str, Any]) -> Operation[Any]:
     Raises:
         InvalidArgument: An argument is missing, unknown or has another form. The message names the arguments.
     """
-    tool, properties = TOOLS[name], _schema(name, TOOLS[name])["properties"]
+    tool, properties = TOOLS[name], _schema(name)["properties"]
     unknown = next((argument for argument in arguments if argument not in properties), None)
     if unknown is not None:
         raise InvalidArgument(f"{name} has no argument {in_quotes(unknown)}")
@@ -169,15 +170,15 @@ def operation_of(name: str, arguments: Mapping[str, Any]) -> Operation[Any]:
     own = {
         key: value
         for key, value in arguments.items()
-        if value is not None
-        and key in tool.struct.__struct_fields__  # some models send null instead of leaving an argument out
+        if key in tool.struct.__struct_fields__
+        and value is not None  # some models send null instead of leaving an argument out
     }
     return decode_operation(tool.struct, {**tool.defaults, **own, **tool.fixed})
 
 
 def usage_of(name: str) -> str:
     """Return the arguments of a tool with their types, for a model whose call was refused."""
-    return f"Arguments of {name}: {_notation(_schema(name, TOOLS[name]))}."
+    return f"Arguments of {name}: {_notation(_schema(name))}."
 
 
 def _notation(schema: Mapping[str, Any]) -> str:
@@ -206,22 +207,15 @@ def _described(name: str, tool: Tool) -> ToolDescription:
         name=name,
         title=hints.title,
         description=_text("" if tool.is_narrower else struct.__doc__ or "", tool.purpose),
-        input_schema=_schema(name, tool),
+        input_schema=_schema(name),
         annotations=hints,
     )
 
 
-_schemas: dict[str, dict[str, Any]] = {}
-
-
-def _schema(name: str, tool: Tool) -> dict[str, Any]:
+@cache
+def _schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of a tool's arguments, without references to other schemas."""
-    if name not in _schemas:
-        _schemas[name] = _make_schema(tool)
-    return _schemas[name]
-
-
-def _make_schema(tool: Tool) -> dict[str, Any]:
+    tool = TOOLS[name]
     schemas = schemas_of([tool.struct])
     own = cast("dict[str, Any]", schemas[tool.struct.__name__])
     hidden = {*tool.without, *tool.fixed}

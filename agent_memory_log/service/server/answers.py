@@ -25,12 +25,7 @@ _PART = 256 * 1024
 
 def json_answer(value: object) -> Response:
     """Return the answer with a JSON value."""
-    return encoded_answer(encode_json(value))
-
-
-def encoded_answer(body: bytes) -> Response:
-    """Return the answer with a JSON value that is encoded already."""
-    return Response(body, media_type="application/json")
+    return Response(encode_json(value), media_type="application/json")
 
 
 def problem_answer(error: AgentMemoryLogError | Refusal) -> Response:
@@ -48,10 +43,10 @@ def problem_answer(error: AgentMemoryLogError | Refusal) -> Response:
     return Response(encode_json(problem), int(str(problem["status"])), headers, MEDIA_TYPE)
 
 
-async def send_in_parts(answer: Response, send: Send) -> None:
-    """Send an answer. If it is large, wait between its parts until the client has read most of them."""
-    await send({"type": "http.response.start", "status": answer.status_code, "headers": answer.raw_headers})
-    body = bytes(answer.body)
+async def send_json(body: bytes, send: Send) -> None:
+    """Send encoded JSON. If it is large, wait between its parts until the client has read most of them."""
+    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     for start in range(0, len(body), _PART):
         part = body[start : start + _PART]
         await send({"type": "http.response.body", "body": part, "more_body": start + _PART < len(body)})

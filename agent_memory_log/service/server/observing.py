@@ -54,9 +54,7 @@ class Observation:
                 "seconds": round(seconds, 6),
                 "request": self.id,
             }
-            # LOGGER.info would look for its caller on the stack, at each request.
-            record = LOGGER.makeRecord(LOGGER.name, logging.INFO, "", 0, "answered", (), None, extra={"fields": fields})
-            LOGGER.handle(record)
+            LOGGER.info("answered", extra={"fields": fields})
 
 
 class Observing:

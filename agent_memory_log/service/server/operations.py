@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.service.executing import Caller
-from agent_memory_log.service.server.answers import answer_refused, encoded_answer, send_in_parts
+from agent_memory_log.service.server.answers import answer_refused, send_json
 from agent_memory_log.service.server.gate import Credentials, Gate
 from agent_memory_log.service.server.observing import Observation
 from agent_memory_log.service.server.requests import (
@@ -57,7 +57,7 @@ class Operations:
                         answer = await gate.answer_to(operation, grant, observation)
                         if not operation.writes:  # a write that was carried out is not refused
                             body.hold(len(answer))
-                        await send_in_parts(encoded_answer(answer), send)
+                        await send_json(answer, send)
             except (AgentMemoryLogError, Refusal) as error:
                 await answer_refused(error, body, scope, receive, send)
 

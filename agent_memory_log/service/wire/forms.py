@@ -160,31 +160,32 @@ def struct_form(cls: type[msgspec.Struct], name: str | None = None) -> Form:
         for field in msgspec.structs.fields(cls)
         if field.name not in local
     }
+    required = [field.name for field in fields.values() if field.default is msgspec.NODEFAULT]
     is_operation = issubclass(cls, Operation)
 
     def encode(value: msgspec.Struct) -> dict[str, Any]:
         for field in local:
             if getattr(value, field) is not None:
                 raise InvalidArgument(f"{field} cannot be sent to a server: configure it there")
-        items = ((field, getattr(value, field.name)) for field in fields.values())
         return {
-            field.name: field.form.encode(item)
-            for field, item in items
-            if not is_operation or item is not field.default
+            name: form.encode(item)
+            for name, form, default in fields.values()
+            if (item := getattr(value, name)) is not default or not is_operation
         }
 
     def decode(value: object, path: str) -> msgspec.Struct:
         values = decode_object(value, path)
-        if values.keys() - fields:
+        if not values.keys() <= fields.keys():
             unknown = next(key for key in values if key not in fields)
             raise InvalidArgument(f"{path or 'the body'} has no field {in_quotes(unknown)}, only {', '.join(fields)}")
         below = f"{path}." if path else ""
-        for field in fields.values():
-            if field.default is msgspec.NODEFAULT and field.name not in values:
-                raise InvalidArgument(f"{below}{field.name} is missing")
+        for key in required:
+            if key not in values:
+                raise InvalidArgument(f"{below}{key} is missing")
         return cls(**{key: fields[key].form.decode(item, f"{below}{key}") for key, item in values.items()})
 
-    return Form(encode, decode, component(name or cls.__name__, _schema_of(fields.values(), is_operation=is_operation)))
+    schema = _schema_of(fields.values(), required, is_operation=is_operation)
+    return Form(encode, decode, component(name or cls.__name__, schema))
 
 
 def _default_of(field: msgspec.structs.FieldInfo) -> object:
@@ -192,14 +193,13 @@ def _default_of(field: msgspec.structs.FieldInfo) -> object:
     return field.default if factory is msgspec.NODEFAULT else factory()
 
 
-def _schema_of(fields: Iterable[_Field], *, is_operation: bool) -> Schema:
+def _schema_of(fields: Iterable[_Field], required: list[str], *, is_operation: bool) -> Schema:
     properties = {
         field.name: {**field.form.schema, "default": field.form.encode(field.default)}
         if is_operation and field.default is not msgspec.NODEFAULT
         else field.form.schema
         for field in fields
     }
-    required = [field.name for field in fields if field.default is msgspec.NODEFAULT]
     schema = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**schema, "required": required} if required else schema
 

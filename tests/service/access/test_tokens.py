@@ -25,6 +25,7 @@ from agent_memory_log.service.access.tokens import (
     sha256_of,
 )
 from agent_memory_log.service.grants import ALL_AGENTS, RIGHTS, TOKENS_AGENT, Grant
+from agent_memory_log.store import RunHead
 
 GRANT = Grant("app", frozenset(RIGHTS), Principal("acme", {"user": "42", "workspace": "ops"}), ("support-*",))
 OPERATOR = Grant("operator", frozenset({"read"}), None, ALL_AGENTS)
@@ -241,11 +242,20 @@ async def test_an_invalid_token_is_refused_before_it_is_stored(
 
 
 class _Counted:
-    """A store that counts the reads of events."""
+    """A store that counts the looks at heads and the reads of events. A look ends when ``may_end`` is set."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.reads = 0
+        self.looks = self.reads = 0
+        self.has_looked, self.may_end = asyncio.Event(), asyncio.Event()
+        self.may_end.set()
+
+    async def peek_runs(self, runs: list[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        self.looks += 1
+        heads = await self._store.peek_runs(runs)
+        self.has_looked.set()
+        await self.may_end.wait()
+        return heads
 
     async def load_run(self, agent: str, run: str, *, after: int = 0) -> Snapshot:
         self.reads += 1
@@ -260,13 +270,30 @@ async def test_a_call_without_news_reads_no_events(store: Store) -> None:
     counted = cast("Any", _Counted(store))
     callers = TokenCallers(counted)
     assert all(await asyncio.gather(*(_is_known(callers, token) for _ in range(50))))
-    assert counted.reads == 1, "those who come while the first one reads wait for it"
+    assert (counted.looks, counted.reads) == (1, 1), "calls at the same time share a look"
     assert await _is_known(callers, token)
     assert not await _is_known(callers, "aml_" + "0" * 16 + "_" + "0" * 64)
     assert counted.reads == 1
     await create_token(store, OPERATOR, days=1)
     assert await _is_known(callers, token)
     assert counted.reads == 2
+
+
+async def test_a_look_that_has_begun_is_not_shared(store: Store) -> None:
+    """A token that was created meanwhile works, also if another call is cancelled while it waits for the same look."""
+    counted = cast("Any", _Counted(store))
+    callers = TokenCallers(counted)
+    counted.may_end.clear()
+    early = asyncio.create_task(_is_known(callers, "aml_" + "0" * 16 + "_" + "0" * 64))
+    await counted.has_looked.wait()
+    token, _ = await create_token(store, GRANT, days=1)
+    cancelled, late = (asyncio.create_task(_is_known(callers, token)) for _ in range(2))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    counted.may_end.set()
+    assert [await early, await late] == [False, True]
+    assert cancelled.cancelled()
+    assert counted.looks == 2
 
 
 async def test_an_append_to_another_run_creates_no_token(store: Store) -> None:

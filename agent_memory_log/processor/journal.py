@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, ClassVar
 
 import msgspec
@@ -45,8 +46,8 @@ _LONGEST_MESSAGE = 20_000
 _MOST_SENTENCES = 5
 _LONGEST_ARGUMENTS = 160
 _TABLE = read_table(__name__, "work")["decisions"]
-_HINTS: list[str] = _TABLE["hints"]
-_DECISION = re.compile("|".join(with_parts(pattern, _TABLE) for pattern in _TABLE["patterns"]), re.IGNORECASE)
+_HINT = re.compile(_TABLE["hint"])
+_DECISION = re.compile("|".join(with_parts(pattern, _TABLE) for pattern in _TABLE["patterns"]))
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s)[^.!?\n]*)*[.!?]?")
 _BULLETS = " \t-*#>"
 
@@ -216,16 +217,18 @@ def covers_any(compaction: Event, seqs: Iterable[int]) -> bool:
 
 def decisions_in(text: str) -> list[str]:
     """Return the sentences in which an assistant states a decision, at most five of a message."""
-    lower = text[:_LONGEST_MESSAGE].lower()
-    if not any(hint in lower for hint in _HINTS):
+    text = text[:_LONGEST_MESSAGE]
+    if _HINT.search(text.lower()) is None:
         return []
-    sentences = (match.group().strip(_BULLETS) for match in _SENTENCE.finditer(text[:_LONGEST_MESSAGE]))
-    decided = [
-        sentence
-        for sentence in sentences
-        if len(sentence) <= LONGEST_DECISION and not sentence.endswith("?") and _DECISION.search(sentence)
-    ]
-    return decided[:_MOST_SENTENCES]
+    sentences = (match.group().strip(_BULLETS) for match in _SENTENCE.finditer(text))
+    return [*islice(filter(_is_decision, sentences), _MOST_SENTENCES)]
+
+
+def _is_decision(sentence: str) -> bool:
+    if len(sentence) > LONGEST_DECISION or sentence.endswith("?"):
+        return False
+    lower = sentence.lower()
+    return _HINT.search(lower) is not None and _DECISION.search(lower) is not None
 
 
 def _renew(entries: dict[str, Entry], name: str, entry: Entry, most: int) -> None:

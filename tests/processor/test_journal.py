@@ -88,6 +88,25 @@ def test_decisions_are_notes_and_statements_of_the_assistant() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "DECISION: tabs",
+        "We've decided on tabs",
+        "I have settled  on tabs",
+        "We opted for tabs",
+        "I'll go\twith tabs",
+        "We will now switch to tabs",
+        "I'm going to keep tabs",
+        "We are going with tabs",
+        "Let us stick to tabs",
+        "I will use\xa0tabs",
+    ],
+)
+def test_every_form_of_a_decision_is_read(text: str) -> None:
+    assert decisions_in(f"{text}.") == [f"{text}."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "Should we use SQLite?",
         "You decided that.",
         "I will look at the use of it.",

@@ -459,6 +459,7 @@ async def test_the_async_client_finds_records_and_messages() -> None:
 
 WITHOUT_THE_EXTRA = """
 import sys
+from unittest.mock import Mock
 sys.modules["numpy"] = None
 from agent_memory_log import UserMessage, new_event, open_sync_store
 from agent_memory_log.errors import InvalidArgument
@@ -480,7 +481,7 @@ with open_sync_store("memory:") as store:
     assert me.search("channel", kinds=["preference"]) and not me.search("channel", kinds=["fact"])
     assert me.context("channel").records
     try:
-        SyncMemoryClient(store, embedder=object()).of(me.principal).search("channel")
+        SyncMemoryClient(store, embedder=Mock()).of(me.principal).search("channel")
     except InvalidArgument as error:
         assert "agent-memory-log[recall]" in str(error)
         print("good")

@@ -30,6 +30,7 @@ from mcp_types import (
 from agent_memory_log.errors import AgentMemoryLogError, DecodeError, InvalidArgument
 from agent_memory_log.events.fields import in_quotes
 from agent_memory_log.events.jsonvalue import encode_json
+from agent_memory_log.memory.operations import BuildContext
 from agent_memory_log.memory.search.quoting import safe_json
 from agent_memory_log.service.executing import Caller
 from agent_memory_log.service.mcp.answers import (
@@ -117,7 +118,7 @@ async def _call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> Call
         operation = operation_of(name, arguments)
         max_tokens, continue_from = _limits(tool, arguments)
         result = await caller.execute(operation)
-        if tool.is_context:
+        if isinstance(operation, BuildContext):
             text = context_text(result)
         elif tool.items:
             again = name if tool.continues else None

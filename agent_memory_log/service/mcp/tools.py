@@ -39,7 +39,6 @@ class Tool(msgspec.Struct, frozen=True):
         fixed: The values of fields that the tool sets. A model cannot change them.
         defaults: The values of fields that a model leaves out, if they differ from those of the operation.
         items: The field of the result with the items that an answer can be cut after. ``"."``: the result itself.
-        is_context: Whether the result is a ``MemoryContext``, whose text is the answer.
     """
 
     operation: str
@@ -49,7 +48,6 @@ class Tool(msgspec.Struct, frozen=True):
     fixed: Mapping[str, Any] = {}
     defaults: Mapping[str, Any] = {}
     items: str = ""
-    is_context: bool = False
 
     @property
     def struct(self) -> type[Operation[Any]]:
@@ -88,7 +86,6 @@ TOOLS: Mapping[str, Tool] = {
         "memory/context",
         "Call this first, before you answer the user. It is shorter than memory_search, and has no ids.",
         without=("vectors",),
-        is_context=True,
     ),
     "memory_store": Tool(
         "memory/add",

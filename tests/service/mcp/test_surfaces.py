@@ -13,6 +13,7 @@ from agent_memory_log import AssistantMessage, Store, UserMessage, new_event, op
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.memory import MemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
+from agent_memory_log.memory.operations import BuildContext
 from agent_memory_log.memory.records.arguments import Operation
 from agent_memory_log.service.mcp.answers import _pruned
 from agent_memory_log.service.mcp.tools import TOOLS, operation_of
@@ -85,7 +86,7 @@ async def call_embedded(store: Store, name: str, arguments: dict[str, Any]) -> o
         return problem_of(error)
     encoded: Any = encode_result(type(operation), result)
     field = TOOLS[name].items
-    if TOOLS[name].is_context:
+    if TOOLS[name].struct is BuildContext:
         return encoded["text"]
     if field == "." and isinstance(encoded, str):
         return encoded.removesuffix("\n").split("\n")
@@ -101,7 +102,7 @@ async def call(client: Client, name: str, arguments: dict[str, Any]) -> object:
     result = await client.call_tool(name, arguments)
     if result.is_error:
         return result.structured_content
-    return text_of(result) if TOOLS[name].is_context else lines_of(result)
+    return text_of(result) if TOOLS[name].struct is BuildContext else lines_of(result)
 
 
 def without_ids(result: Any) -> Any:
